@@ -129,6 +129,14 @@ pub fn cpu_ns(group: &Path) -> Option<f64> {
     usage.trim().parse().ok()
 }
 
+/// Waits until all in a group, and in those within it, has ended, or for so long.
+pub fn wait_until_empty(group: &Path, limit: Duration) {
+    let begun = Instant::now();
+    while !all_pids(group).is_empty() && begun.elapsed() < limit {
+        sleep(LOOK);
+    }
+}
+
 /// Kills all that is in a group, and in groups within it.
 pub fn kill(group: &Path) {
     // Linux 5.14 and newer do it in one step.

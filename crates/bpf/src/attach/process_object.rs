@@ -15,7 +15,7 @@ use std::{
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
     probes::{self, Attached, Place, Probes},
-    process::{self, Image, Mapping, Starters, Starts},
+    process::{self, Image, Mapping, Memory, Starters, Starts},
 };
 
 use super::BufferCounts;
@@ -30,8 +30,8 @@ use section::{Found, Section};
 pub struct ProcessCounts {
     /// Runs of programs.
     pub hits: u64,
-    /// Calls without a run: in too many probes already, or no memory left for the thread. A process that could not be
-    /// stopped when it started counts as one.
+    /// Calls without a run: in too many probes already, or no memory left for the thread. A process that started and could
+    /// not be stopped, or not be attached to, counts as one.
     pub missed: u64,
 }
 
@@ -47,8 +47,8 @@ pub struct ProcessObject {
     attached: Vec<Process>,
     /// The places that were found in a file, by its section's number, with where that file was mapped: none is read twice.
     places: BTreeMap<(usize, FileId), (Mapping, Vec<Found>)>,
-    /// Of processes that are gone, since it was attached.
-    gone: ProcessCounts,
+    /// Of processes that it is not attached to any more.
+    ended: ProcessCounts,
     taken: BufferCounts,
     probes: Probes,
 }
@@ -60,6 +60,9 @@ struct Process {
     /// The sections that it has there, by their numbers.
     sections: BTreeSet<usize>,
 }
+
+/// How often it is looked for more processes.
+const LOOKS: u32 = 10;
 
 /// A file: its device and its inode.
 type FileId = (String, u64);
@@ -101,46 +104,58 @@ impl ProcessObject {
             starts: None,
             attached: Vec::new(),
             places: BTreeMap::new(),
-            gone: ProcessCounts::default(),
+            ended: ProcessCounts::default(),
             taken: BufferCounts::default(),
             probes,
         })
     }
 
-    /// Attaches all that was loaded to these processes, to each that executes a section's file, and from now on to their
-    /// forked children.
+    /// Attaches all that was loaded to the processes that `list` finds, to each that executes a section's file, and from now
+    /// on to their forked children.
     ///
-    /// What these processes, or those that start them, or what descends from them, start later is stopped until
-    /// [`Self::wait`] attaches to it, but not where this process is in a container's PID namespace. The files are those
-    /// that the sections name by a path, and those that the processes execute.
-    pub fn attach(&mut self, processes: &[u32], starters: &[u32]) -> Result<()> {
-        let done = self.attach_all(processes, starters);
+    /// What the starters, or processes that descend from them, start later is stopped until [`Self::wait`] attaches to it,
+    /// but not where this process is in a container's PID namespace. The files are those that the processes execute, and
+    /// else those at the sections' paths.
+    pub fn attach(&mut self, starters: &[u32], list: impl Fn() -> Vec<u32>) -> Result<()> {
+        let done = self.attach_all(starters, list);
         if done.is_err() {
-            self.detach()?;
+            let _ = self.detach();
         }
         done
     }
 
-    fn attach_all(&mut self, processes: &[u32], starters: &[u32]) -> Result<()> {
-        let processes: Vec<i32> = processes.iter().map(|pid| pid.cast_signed()).collect();
-        let starters: Vec<i32> = starters.iter().map(|pid| pid.cast_signed()).collect();
-        // Before the processes are looked at: what starts meanwhile waits.
+    fn attach_all(&mut self, starters: &[u32], list: impl Fn() -> Vec<u32>) -> Result<()> {
+        self.forget_ended()?;
+        let list = || list().into_iter().map(u32::cast_signed);
+        let processes: Vec<i32> = list().collect();
         let (files, _open) = self.files(&processes)?;
         let follows = Starts::is_supported() || processes.is_empty();
         if follows && !files.is_empty() {
             let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+            let starters: Vec<i32> = starters.iter().map(|pid| pid.cast_signed()).collect();
             let whose = Starters::DescendantsOf(&starters);
             self.starts = Some(Starts::of(&files, whose).map_err(probes::Error::from)?);
         }
-        for pid in processes {
-            self.attach_one(pid)?;
+        // Processes that started before their starts were followed, and children that were forked before their parent was
+        // attached to, are found by another look.
+        let mut known = BTreeSet::new();
+        for _ in 0..LOOKS {
+            let new: Vec<i32> = list().filter(|pid| known.insert(*pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            new.into_iter().try_for_each(|pid| self.attach_one(pid))?;
         }
         if self.attached.is_empty() && self.starts.is_none() {
-            let files: Vec<&str> = self.sections.iter().map(|one| one.file.as_str()).collect();
+            let names: Vec<&str> = self.sections.iter().map(|one| one.file.as_str()).collect();
+            let advice = if files.is_empty() {
+                "Compare the sections' files with /proc/PID/maps; for what starts later, give the file's path in the section"
+            } else {
+                "In a container, only processes that run already are probed: run bpfcost outside of it"
+            };
             let words = format!(
-                "none of the processes executes {}\n  Compare the sections' files with /proc/PID/maps; for processes \
-                 that start later, give the file's path in the section",
-                files.join(", ")
+                "none of the processes executes {}\n  {advice}",
+                names.join(", ")
             );
             return Err(wrong(&self.path, words));
         }
@@ -151,7 +166,7 @@ impl ProcessObject {
     /// the sections have them. The first are paths of these open files: the processes may end.
     fn files(&self, processes: &[i32]) -> Result<(Vec<PathBuf>, Vec<File>)> {
         let mut files = BTreeMap::new();
-        let mut found = BTreeSet::new();
+        let mut mapped_sections = BTreeSet::new();
         for &pid in processes {
             for mapping in mappings_of(pid)?.iter().filter(|one| one.is_executable()) {
                 let sections = self.sections.iter().enumerate();
@@ -162,22 +177,38 @@ impl ProcessObject {
                         free.insert(file);
                     }
                     if files.contains_key(&id(mapping)) {
-                        found.insert(number);
+                        mapped_sections.insert(number);
                     }
                 }
             }
         }
-        let sections = self.sections.iter().enumerate();
-        let others = sections.filter(|(number, _)| !found.contains(number));
-        let others = others.filter_map(|(_, section)| section.path());
-        let others: BTreeSet<&Path> = others.filter(|path| path.exists()).collect();
         let files: Vec<File> = files.into_values().collect();
-        let path = |file: &File| format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-        let paths = files.iter().map(path);
-        let paths = paths
-            .chain(others.into_iter().map(Path::to_owned))
+        let path = |file: &File| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // What nothing of its own is executed of first can't be followed, and is probed where it is.
+        let mut paths: BTreeSet<PathBuf> = files
+            .iter()
+            .map(path)
+            .filter(|path| Starts::can_follow(path))
             .collect();
-        Ok((paths, files))
+        for (number, section) in self.sections.iter().enumerate() {
+            let Some(path) = section
+                .path()
+                .filter(|_| !mapped_sections.contains(&number))
+            else {
+                continue;
+            };
+            if !path.exists() {
+                let words = format!(
+                    "the section of {} names {}, and there is no such file\n  Correct the path, or name the programs to \
+                     load: user:FILE.bpf.o:PROGRAM",
+                    section.program,
+                    path.display()
+                );
+                return Err(wrong(&self.path, words));
+            }
+            paths.insert(path.to_owned());
+        }
+        Ok((paths.into_iter().collect(), files))
     }
 
     /// Attaches to processes that start, and forgets those that ended, for about so long.
@@ -186,20 +217,32 @@ impl ProcessObject {
             thread::sleep(patience);
             return Ok(());
         };
+        let mut done = Ok(());
         for started in starts.wait(patience).map_err(probes::Error::from)? {
-            self.attach_one(started.pid())?;
+            match self.attach_one(started.pid()) {
+                // A debugger has it, or it hangs in the kernel: of a thousand processes, one may.
+                Err(Error::User(probes::Error::Process(
+                    process::Error::Traced { .. } | process::Error::Unstoppable { .. },
+                ))) => self.ended.missed += 1,
+                other => done = done.and(other),
+            }
         }
         let is_over = |process: &mut Process| self.probes.is_over(&process.attached);
         let over: Vec<Process> = self.attached.extract_if(.., is_over).collect();
-        over.into_iter().try_for_each(|process| self.end(process))
+        if !over.is_empty() {
+            for process in over {
+                done = done.and(self.end(process));
+            }
+            done = done.and(self.forget_ended());
+        }
+        done
     }
 
     /// Attaches what the process has not yet.
     fn attach_one(&mut self, pid: i32) -> Result<()> {
-        let ours = self
-            .attached
-            .iter()
-            .filter(|one| one.attached.pid() == pid && self.probes.is_there(&one.attached));
+        let attached = self.attached.iter();
+        let ours =
+            attached.filter(|one| one.attached.pid() == pid && self.probes.is_there(&one.attached));
         let done: BTreeSet<usize> = ours.flat_map(|one| one.sections.iter().copied()).collect();
         let all = mappings_of(pid)?;
         let mut found = Vec::new();
@@ -213,7 +256,7 @@ impl ProcessObject {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(free) => {
                     let image = Image::of_file(pid, &mapped(pid, mapping));
-                    let Some(image) = unless_gone(image)? else {
+                    let Some(image) = unless_gone(pid, image)? else {
                         return Ok(());
                     };
                     let places = section.places(&image, &mut self.probes)?;
@@ -227,6 +270,11 @@ impl ProcessObject {
         if found.is_empty() {
             return Ok(());
         }
+        if let Some(of_parents) = self.inherited(pid, &found)? {
+            // It runs its parent's programs. A file that it has loaded since is not probed.
+            self.ended.missed += u64::from(!sections.is_subset(&of_parents));
+            return Ok(());
+        }
         let places = found.iter().map(|(number, found)| Place {
             program: &self.sections[*number].program,
             function: &found.function,
@@ -235,7 +283,7 @@ impl ProcessObject {
         });
         let places: Vec<Place<'_>> = places.collect();
         let attached = match self.probes.attach(pid, &places) {
-            Err(probes::Error::Process(error)) => unless_gone(Err(error))?,
+            Err(probes::Error::Process(error)) => unless_gone(pid, Err(error))?,
             other => Some(other?),
         };
         let process = attached.map(|attached| Process { attached, sections });
@@ -243,29 +291,55 @@ impl ProcessObject {
         Ok(())
     }
 
+    /// The sections whose programs a forked child has from processes that it descends from. `None` where it has none of
+    /// these places from one.
+    fn inherited(&self, pid: i32, found: &[(usize, Found)]) -> Result<Option<BTreeSet<usize>>> {
+        let attached = self.attached.iter();
+        let parents = attached.filter(|one| self.probes.is_child_of(pid, &one.attached));
+        let sections: BTreeSet<usize> = parents.flat_map(|one| one.sections.clone()).collect();
+        if sections.is_empty() {
+            return Ok(None);
+        }
+        let Some(memory) = unless_gone(pid, Memory::open(pid))? else {
+            return Ok(None);
+        };
+        let is_changed = |(_, found): &(usize, Found)| {
+            let checked = found.function.check(&memory);
+            matches!(checked, Err(process::Error::Changed { .. }))
+        };
+        Ok(found.iter().any(is_changed).then_some(sections))
+    }
+
     /// Detaches it from everything.
     pub fn detach(&mut self) -> Result<ProcessCounts> {
         // First, so that no process is stopped any more.
         if let Some(starts) = self.starts.take() {
-            self.gone.missed += starts.missed();
+            self.ended.missed += starts.missed();
         }
+        let mut done = Ok(());
         for process in std::mem::take(&mut self.attached) {
-            self.end(process)?;
+            done = done.and(self.end(process));
         }
-        Ok(std::mem::take(&mut self.gone))
+        let counts = std::mem::take(&mut self.ended);
+        done.map(|()| counts)
     }
 
     /// Detaches it from a process, and counts what it did there.
     fn end(&mut self, process: Process) -> Result<()> {
-        // What is left of a process that is over is freed.
+        let hits = self.probes.detach(process.attached)?;
+        for counts in [hits.entry, hits.returns, hits.inside] {
+            self.ended.hits += counts.hits;
+            self.ended.missed += counts.missed;
+        }
+        Ok(())
+    }
+
+    /// Frees what is left of processes that ended, once their records are taken.
+    fn forget_ended(&mut self) -> Result<()> {
         self.take()?;
         let before = self.dropped()?;
-        let hits = self.probes.discard(process.attached)?;
+        self.probes.forget_ended();
         self.taken.lost += before.saturating_sub(self.dropped()?);
-        for counts in [hits.entry, hits.returns, hits.inside] {
-            self.gone.hits += counts.hits;
-            self.gone.missed += counts.missed;
-        }
         Ok(())
     }
 
@@ -322,14 +396,15 @@ fn mapped(pid: i32, mapping: &Mapping) -> PathBuf {
 
 /// What a process has mapped; nothing, if it is gone.
 fn mappings_of(pid: i32) -> Result<Vec<Mapping>> {
-    Ok(unless_gone(process::mappings(pid))?.unwrap_or_default())
+    Ok(unless_gone(pid, process::mappings(pid))?.unwrap_or_default())
 }
 
-/// `None` where the process is gone: it calls nothing any more.
-fn unless_gone<T>(result: process::Result<T>) -> Result<Option<T>> {
+/// `None` where the process is gone: it calls nothing any more. What fails then depends on what it was in.
+fn unless_gone<T>(pid: i32, result: process::Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(process::Error::NoProcess { .. } | process::Error::Gone { .. }) => Ok(None),
+        Err(_) if !Path::new(&format!("/proc/{pid}/exe")).exists() => Ok(None),
         Err(error) => Err(probes::Error::from(error).into()),
     }
 }

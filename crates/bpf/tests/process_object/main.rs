@@ -7,7 +7,7 @@ use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -39,7 +39,12 @@ fn object(source: &str, target: &str, folder: &Path) -> PathBuf {
 
 /// Compiles a program of the tests of `crates/uprobe`.
 fn compile(source: &str, folder: &Path) -> PathBuf {
-    let binary = folder.join("target");
+    compile_as("target", source, &[], folder)
+}
+
+/// Compiles one as a file of this name, with these flags.
+fn compile_as(name: &str, source: &str, flags: &[&str], folder: &Path) -> PathBuf {
+    let binary = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../uprobe/tests/targets")
         .join(source);
@@ -47,6 +52,7 @@ fn compile(source: &str, folder: &Path) -> PathBuf {
     let status = compiler
         .args(["-O2", "-o"])
         .args([&binary, &source])
+        .args(flags)
         .status();
     assert!(status.expect("gcc runs").success());
     binary
@@ -77,7 +83,9 @@ fn run(source: &str, runs: u64) {
     let path = object(source, "target", folder.path());
     let mut object = ProcessObject::load(&path, None).expect("it loads");
     let (mut child, mut output) = start("arguments.c", folder.path());
-    object.attach(&[child.id()], &[]).expect("it attaches");
+    object
+        .attach(&[], || vec![child.id()])
+        .expect("it attaches");
     let mut input = child.stdin.take().expect("a pipe");
     writeln!(input, "go").expect("it reads");
     assert_eq!(line(&mut output), format!("{CALLS} 0"));
@@ -106,6 +114,55 @@ fn several_programs_at_one_place_all_run() {
     }
 }
 
+/// A server, as it were: a shell that runs what it is told.
+struct Shell {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    fn start() -> Self {
+        let mut child = Command::new("sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        Shell {
+            child,
+            input: input.expect("a pipe"),
+            output: BufReader::new(output.expect("a pipe")),
+        }
+    }
+
+    fn attach(&self, object: &mut ProcessObject) {
+        let pid = self.child.id();
+        object.attach(&[pid], || vec![pid]).expect("it attaches");
+    }
+
+    /// Runs commands while the object attaches to what they start, and `beside`.
+    fn run(&mut self, commands: &str, object: &mut ProcessObject, beside: impl FnOnce()) {
+        writeln!(self.input, "{commands} && echo done || echo failed").expect("it reads");
+        thread::scope(|scope| {
+            let heard = scope.spawn(|| line(&mut self.output));
+            beside();
+            while !heard.is_finished() {
+                object.wait(PATIENCE).expect("it waits");
+            }
+            assert_eq!(heard.join().expect("it prints"), "done");
+        });
+    }
+
+    fn end(self) {
+        let Shell {
+            mut child, input, ..
+        } = self;
+        drop(input);
+        assert!(child.wait().expect("it ends").success());
+    }
+}
+
 #[test]
 fn what_a_server_starts_later_is_attached_to() {
     if !require::host() {
@@ -113,39 +170,18 @@ fn what_a_server_starts_later_is_attached_to() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let binary = compile("started.c", folder.path());
-    let path = object(
-        "calls.bpf.c",
-        binary.to_str().expect("a path"),
-        folder.path(),
-    );
+    let target = binary.to_str().expect("a path");
+    let path = object("calls.bpf.c", target, folder.path());
     let mut object = ProcessObject::load(&path, None).expect("it loads");
-    let mut shell = Command::new("sh")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut output = BufReader::new(shell.stdout.take().expect("a pipe"));
-    let mut input = shell.stdin.take().expect("a pipe");
+    let mut shell = Shell::start();
     // Of another process, the same is not counted.
     let other = || {
         let status = Command::new(&binary).arg("10").status();
         assert!(status.expect("it runs").success());
     };
     for window in 1..=2 {
-        object
-            .attach(&[shell.id()], &[shell.id()])
-            .expect("it attaches");
-        let target = binary.display();
-        let twice = format!("{target} 10 3 && {target} 20 && echo done");
-        writeln!(input, "{twice}").expect("it reads");
-        thread::scope(|scope| {
-            let heard = scope.spawn(|| line(&mut output));
-            other();
-            while !heard.is_finished() {
-                object.wait(PATIENCE).expect("it waits");
-            }
-            assert_eq!(heard.join().expect("it prints"), "done");
-        });
+        shell.attach(&mut object);
+        shell.run(&format!("{target} 10 3 && {target} 20"), &mut object, other);
         let counts = object.detach().expect("it detaches");
         let all = ProcessCounts {
             hits: 10 + 3 * 10 + 20,
@@ -157,8 +193,58 @@ fn what_a_server_starts_later_is_attached_to() {
         other();
     }
     assert_eq!(object.take().expect("a ring").records, 120);
-    drop(input);
-    assert!(shell.wait().expect("it ends").success());
+    shell.end();
+}
+
+#[test]
+fn libraries_that_are_loaded_later_are_attached_to() {
+    if !require::host() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = compile("loads.c", folder.path());
+    let target = binary.to_str().expect("a path");
+    let library = "target-library.so";
+    compile_as(
+        library,
+        "started_library.c",
+        &["-shared", "-fPIC"],
+        folder.path(),
+    );
+    let path = object("loads.bpf.c", target, folder.path());
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
+    let mut shell = Shell::start();
+    let command = format!("{target} {target}-library.so");
+    shell.attach(&mut object);
+    shell.run(&format!("{command} 30"), &mut object, || {});
+    let all = ProcessCounts {
+        hits: 30 + 31,
+        missed: 0,
+    };
+    assert_eq!(object.detach().expect("it detaches"), all);
+    // What a forked child loads is not probed, and that is told.
+    shell.attach(&mut object);
+    shell.run(&format!("{command} 30 fork"), &mut object, || {});
+    let all = ProcessCounts {
+        hits: 30 + 30,
+        missed: 1,
+    };
+    assert_eq!(object.detach().expect("it detaches"), all);
+    shell.end();
+}
+
+#[test]
+fn a_path_that_leads_nowhere_is_told() {
+    if !require::host() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = object("calls.bpf.c", "/no/such/file", folder.path());
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
+    let error = object.attach(&[], Vec::new).expect_err("no file");
+    let words = error.to_string();
+    assert!(words.contains("on_work names /no/such/file"), "{words}");
+    assert!(words.contains("Correct the path"), "{words}");
 }
 
 #[test]
@@ -177,7 +263,7 @@ fn children_are_attached_to_in_this_window_and_in_the_next() {
     };
     let all = ProcessCounts { hits: 3, missed: 0 };
     object
-        .attach(&[parent.id()], &[parent.id()])
+        .attach(&[parent.id()], || vec![parent.id()])
         .expect("it attaches");
     order("fork", "forked");
     order("call", "called");
@@ -186,7 +272,8 @@ fn children_are_attached_to_in_this_window_and_in_the_next() {
     for window in 2..=3 {
         let family = family(parent.id());
         assert_eq!(family.len(), 3);
-        object.attach(&family, &family).expect("it attaches");
+        let list = || family.clone();
+        object.attach(&family, list).expect("it attaches");
         order("call", "called");
         assert_eq!(
             object.detach().expect("it detaches"),

@@ -252,6 +252,13 @@ fn definition(args: &Args) -> Result<Definition> {
              Start one with --server CMD --client CMD, or name one that is running with --watch SERVICE|PID",
         )));
     }
+    let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
+    if let Some(spec) = probes.find(|spec| probe::is_in_user_space_twice(spec)) {
+        return Err(usage(format!(
+            "{spec} joins two objects in user space, which would disturb each other where processes start\n  \
+             Link them into one object (bpftool gen object), or leave `user:` out of one of them",
+        )));
+    }
     let window_ms = if args.options.quick && args.workload.is_none() {
         QUICK_WINDOW_MS
     } else {

@@ -104,6 +104,16 @@ pub(crate) fn is_of_server(spec: &Spec) -> bool {
     probes.any(|one| matches!(one.runs, Runs::Agent(_)))
 }
 
+/// Whether a probe has several parts that run in the probed processes: each would stop a process that starts, and let it go
+/// before the other is there.
+pub(crate) fn is_in_user_space_twice(spec: &Spec) -> bool {
+    let space = Space::User;
+    let parts = spec.parts().iter();
+    let inside =
+        parts.filter(|part| matches!(part, Spec::Object { space: one, .. } if *one == space));
+    inside.count() > 1
+}
+
 /// Seconds that switching a probe on and off takes once it is started, so that a plan can say how long it takes.
 pub(crate) fn switch_s(spec: &Spec) -> f64 {
     let seconds = spec.parts().iter().map(|part| match part {

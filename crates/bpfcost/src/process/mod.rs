@@ -50,6 +50,8 @@ pub struct Process {
     out: File,
     err: File,
     cgroup: Option<Cgroup>,
+    /// Whether it is talked to. The end of that is its own end, and what it started for itself has things to put back then.
+    is_talked_to: bool,
     reaper: Arc<Reaper>,
 }
 
@@ -124,12 +126,22 @@ impl Process {
             out,
             err,
             cgroup,
+            is_talked_to: pipes,
             reaper,
         };
-        if process.cgroup.is_none() {
-            process.reaper.owe(Duty::Group(process.id()))?;
+        if let Some(duty) = process.duty() {
+            process.reaper.owe(duty)?;
         }
         Ok(process)
+    }
+
+    /// What the reaper does for it, besides removing its control group.
+    fn duty(&self) -> Option<Duty> {
+        match &self.cgroup {
+            None => Some(Duty::Group(self.id())),
+            Some(cgroup) if self.is_talked_to => Some(Duty::Await(cgroup.path().to_owned())),
+            Some(_) => None,
+        }
     }
 
     /// Its number.
@@ -168,7 +180,15 @@ impl Process {
             .with_context(|| format!("cannot wait for the end of {}", self.name))?;
         let patience = Timespec::try_from(limit)?;
         let mut ends = [PollFd::new(&end, PollFlags::IN)];
+        let begun = Instant::now();
         retry_on_intr(|| poll(&mut ends, Some(&patience)))?;
+        // Where a probe traces it just then, its parent is told a moment later.
+        while begun.elapsed() < limit {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            sleep(LOOK);
+        }
         self.ended()?.with_context(|| {
             format!(
                 "{} has not ended after {:.0} s",
@@ -203,11 +223,18 @@ impl Process {
             }
         }
         match &self.cgroup {
-            Some(cgroup) => cgroup.kill(),
+            Some(cgroup) => {
+                if self.is_talked_to {
+                    cgroup.wait_until_empty(FAREWELL);
+                }
+                cgroup.kill();
+            }
             None => {
                 let _ = kill_process_group(self.pid(), Signal::KILL);
-                self.reaper.done(Duty::Group(self.id()));
             }
+        }
+        if let Some(duty) = self.duty() {
+            self.reaper.done(duty);
         }
         // One that hangs in the kernel does not even die; the reaper removes its group when it does.
         let _ = self.wait(FAREWELL);

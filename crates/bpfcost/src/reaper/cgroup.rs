@@ -4,6 +4,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use bpfcost_bpf::cgroup;
@@ -54,6 +55,11 @@ impl Cgroup {
     /// CPU time of all that ever ran in it, in nanoseconds; see [`cgroup::cpu_ns`].
     pub(crate) fn cpu_ns(&self) -> Option<f64> {
         cgroup::cpu_ns(&self.path)
+    }
+
+    /// Waits until all that is in it has ended, or for so long.
+    pub(crate) fn wait_until_empty(&self, limit: Duration) {
+        cgroup::wait_until_empty(&self.path, limit);
     }
 
     /// Kills all that is in it.

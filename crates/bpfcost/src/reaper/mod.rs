@@ -31,7 +31,7 @@ pub(crate) use scratch::Scratch;
 
 /// This program, even where its file was replaced meanwhile.
 const MYSELF: &str = "/proc/self/exe";
-/// How long a folder may resist: what dies at the same moment may still write to it.
+/// How long a folder may resist: what dies at the same moment may still write to it. How long what ends by itself may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Something to be done when this process is gone.
@@ -40,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Duty {
     /// Kill all in this control group, and remove it.
     Cgroup(PathBuf),
+    /// First let what is in this control group end by itself: it has noticed, and has things to put back.
+    Await(PathBuf),
     /// Kill this group of processes.
     Group(u32),
     /// Remove this folder.
@@ -168,7 +170,7 @@ pub(crate) fn serve(put_back: fn(&Path)) {
 impl Duty {
     /// Whether it ends processes.
     fn ends(&self) -> bool {
-        matches!(self, Duty::Cgroup(_) | Duty::Group(_))
+        matches!(self, Duty::Cgroup(_) | Duty::Await(_) | Duty::Group(_))
     }
 
     /// Does the duty. Failures are ignored: there is no place to report them.
@@ -177,6 +179,7 @@ impl Duty {
             Duty::Cgroup(path) => {
                 let _ = groups::clear(path);
             }
+            Duty::Await(path) => groups::wait_until_empty(path, PATIENCE),
             Duty::Group(leader) => {
                 if let Some(leader) = i32::try_from(*leader).ok().and_then(Pid::from_raw) {
                     let _ = kill_process_group(leader, Signal::KILL);

@@ -218,6 +218,10 @@ fn what_can_not_run_in_a_servers_process_is_told() {
         assert_eq!(said.code, Some(code), "{said:?}");
         said.complains(words);
     }
+    let joined = "user:calls.bpf.o:enter + user:calls.bpf.o:leave";
+    let said = says(&tool, &[joined, "--", "true"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    said.complains(&["joins two objects in user space", "into one object"]);
     // Nothing is there yet that executes a file of that name.
     let said = says(&tool, &["user:calls.bpf.o:enter", "--", "true"]);
     assert_eq!(said.code, Some(2), "{said:?}");

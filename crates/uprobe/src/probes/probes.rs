@@ -21,6 +21,8 @@ pub struct Probes {
     pub(super) targets: BTreeMap<u64, Target>,
     /// The latest of each process.
     latest: HashMap<i32, u64>,
+    /// The number of the next one.
+    next: u64,
     follows_children: bool,
     /// By the order of the object's maps; none where a map's type has no form in user space.
     pub(super) stores: Vec<Option<Store>>,
@@ -116,6 +118,7 @@ impl Probes {
         Ok(Probes {
             targets: BTreeMap::new(),
             latest: HashMap::new(),
+            next: 0,
             follows_children: false,
             stores: stores.collect::<Result<_>>()?,
             object,
@@ -164,6 +167,7 @@ impl Probes {
         }
         let probes: Vec<Probe<'_>> = all.iter().map(Placed::probe).collect();
         let attachment = target.runtime.attach(&probes)?;
+        target.attachments += 1;
         Ok(Attached {
             pid,
             target: number,
@@ -180,10 +184,8 @@ impl Probes {
         }
         // The process is new, or it ended and another has its number, or it runs another program.
         let target = Target::open(pid, self.follows_children)?;
-        let number = self
-            .targets
-            .last_key_value()
-            .map_or(0, |(last, _)| last + 1);
+        let number = self.next;
+        self.next += 1;
         self.targets.insert(number, target);
         self.latest.insert(pid, number);
         Ok(number)
@@ -195,34 +197,36 @@ impl Probes {
         target.is_some_and(|target| target.runtime.is_there())
     }
 
-    /// Whether the process ended, or runs another program than the one that was attached to, and has no children that
-    /// may run the programs.
+    /// Whether a process descends by fork from the one that was attached to, after its children were followed.
+    pub fn is_child_of(&self, pid: i32, attached: &Attached) -> bool {
+        let target = self.targets.get(&attached.target);
+        target.is_some_and(|target| target.runtime.is_parent_of(pid))
+    }
+
+    /// Whether the process ended, or runs another program than the one that was attached to, and had no children that
+    /// ran the programs.
     pub fn is_over(&self, attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
         target.is_none_or(|target| !target.runtime.is_there() && target.runtime.children() == 0)
     }
 
-    /// Detaches, and frees what is kept of the process if it [is over](Self::is_over): the values of its threads, and
-    /// records that were not read.
-    pub fn discard(&mut self, attached: Attached) -> Result<Hits> {
-        let (pid, number) = (attached.pid, attached.target);
-        let is_over = self.is_over(&attached);
-        let hits = self.detach(attached)?;
-        if is_over {
-            self.targets.remove(&number);
-            if self.latest.get(&pid) == Some(&number) {
-                self.latest.remove(&pid);
-            }
-        }
-        Ok(hits)
+    /// Frees what is kept of processes that ended, or run another program, if nothing is attached there and no child may
+    /// run the programs: the values of their threads, and records that were not read.
+    pub fn forget_ended(&mut self) {
+        self.targets.retain(|_, target| {
+            target.attachments > 0 || target.runtime.is_there() || target.runtime.has_children()
+        });
+        let targets = &self.targets;
+        self.latest.retain(|_, number| targets.contains_key(number));
     }
 
     /// Restores the functions. Returns what the probes did, those of all functions together.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
-        match self.targets.get_mut(&attached.target) {
-            Some(target) => Ok(sum(&target.runtime.detach(attached.attachment)?)),
-            None => Ok(Hits::default()),
-        }
+        let Some(target) = self.targets.get_mut(&attached.target) else {
+            return Ok(Hits::default());
+        };
+        target.attachments -= 1;
+        Ok(sum(&target.runtime.detach(attached.attachment)?))
     }
 
     /// What the probes did so far.

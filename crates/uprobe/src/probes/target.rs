@@ -61,6 +61,8 @@ const READERS: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) runtime: Runtime,
+    /// How many attachments there are.
+    pub(super) attachments: usize,
     /// Whether the process filters its system calls.
     has_seccomp: bool,
     /// Whether programs that read memory need a guard, which is not installed yet.
@@ -112,6 +114,7 @@ impl Target {
         })?;
         Ok(Target {
             runtime,
+            attachments: 0,
             has_seccomp,
             lacks_guard: environment.guard.is_some(),
             helpers,

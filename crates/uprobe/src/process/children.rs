@@ -104,12 +104,14 @@ impl Children {
 pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has_mapping = |&pid: &i32| {
-        let all = mappings(pid).unwrap_or_default();
-        let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
-        mapped.any(|mapping| mapping.inode == inode)
-    };
     pids.filter(|&pid| pid != except)
-        .filter(has_mapping)
+        .filter(|&pid| is_descendant(inode, pid))
         .collect()
+}
+
+/// Whether a process has a mapping of the memory with this inode.
+pub(super) fn is_descendant(inode: u64, pid: i32) -> bool {
+    let all = mappings(pid).unwrap_or_default();
+    let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
+    mapped.any(|mapping| mapping.inode == inode)
 }

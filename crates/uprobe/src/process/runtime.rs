@@ -2,6 +2,7 @@
 
 use super::{
     area::{Areas, CodeArea},
+    children::{descendants, is_descendant},
     error::{Error, Result},
     guard::Guard,
     image::{Function, Image},
@@ -182,6 +183,21 @@ impl Runtime {
             self.tracer.set_children(children.inode);
         }
         Ok(())
+    }
+
+    /// Whether a process is a child that was forked while children were followed, or a child's child, and runs the same
+    /// program.
+    pub fn is_parent_of(&self, pid: i32) -> bool {
+        let children = self.areas.children.as_ref();
+        children.is_some_and(|children| pid != self.pid && is_descendant(children.inode, pid))
+    }
+
+    /// Whether there are such children, of those that had probes.
+    pub fn has_children(&self) -> bool {
+        let children = self.areas.children.as_ref();
+        children.is_some_and(|children| {
+            children.number() > 0 && !descendants(children.inode, self.pid).is_empty()
+        })
     }
 
     /// How many children had probes so far.

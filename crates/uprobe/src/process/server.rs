@@ -122,12 +122,13 @@ impl<'a> Server<'a> {
             }
             for pid in new {
                 match self.restore_child(pid, only) {
-                    Err(Error::Unstoppable { .. } | Error::Traced { .. }) if tries < TRIES => {
-                        tries += 1;
-                        thread::sleep(PAUSE);
-                    }
                     Ok(()) | Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
                         restored.insert(pid);
+                    }
+                    // It may be about to end, or to execute another program, or in another tracer's hands.
+                    Err(_) if tries < TRIES => {
+                        tries += 1;
+                        thread::sleep(PAUSE);
                     }
                     Err(error) => return Err(error),
                 }

@@ -99,10 +99,16 @@ impl Starts {
         namespace.ends_with(FIRST_NAMESPACE)
     }
 
+    /// Whether a file has code that each process executes first of it: not all libraries do.
+    pub fn can_follow(file: &Path) -> bool {
+        start_point(file).is_ok()
+    }
+
     /// Begins to stop processes that start one of these files: programs or shared libraries.
     pub fn of(files: &[&Path], whose: Starters<'_>) -> Result<Self> {
         if !Self::is_supported() {
-            let reason = "the numbers of processes are others in this PID namespace";
+            let reason = "the numbers of processes are others in this PID namespace\n  run bpfcost outside of it, or probe \
+                          processes that run already";
             return Err(Error::system(
                 "starts of processes can't be followed in a container",
                 io::Error::other(reason),

@@ -156,11 +156,11 @@ impl Section {
     /// Whether a process executes its file there. A name without a folder is that of any file of the name.
     pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
         let mapped = Path::new(&mapping.name);
-        let is_same = match self.path() {
-            Some(path) => mapped == path || fs::canonicalize(path).is_ok_and(|real| mapped == real),
-            None => mapped.file_name().is_some_and(|name| *name == *self.file),
-        };
-        is_same && mapping.is_executable()
+        mapping.is_executable()
+            && match self.path() {
+                Some(path) => mapped == path || mapped == self.real,
+                None => mapped.file_name().is_some_and(|name| *name == *self.file),
+            }
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use bpfcost_bpf::{
     Space,
     attach::{BufferCounts, ProcessCounts, ProcessObject, UserObject},
 };
 
-use rustix::process::getppid;
+use rustix::process::{Resource, Rlimit, getppid, getrlimit, setrlimit};
 
 use super::{Agent, AgentInfo, EVERY};
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
 
 struct ObjectAgent {
     object: Loaded,
+    /// The process that started this one.
+    tool: u32,
     /// What was taken when it was attached.
     before: BufferCounts,
 }
@@ -37,12 +39,27 @@ pub(in crate::probe) fn open(arguments: &[String], space: Space) -> Result<Box<d
         [path, program] => (path.as_ref(), Some(program.as_str())),
         _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
     };
+    allow_files()?;
     let object = match space {
         Space::Kernel => Loaded::Kernel(UserObject::load(path, program)?),
         Space::User => Loaded::Processes(Box::new(ProcessObject::load(path, program)?)),
     };
-    let before = BufferCounts::default();
-    Ok(Box::new(ObjectAgent { object, before }))
+    let tool = getppid().context("the tool has ended")?;
+    Ok(Box::new(ObjectAgent {
+        object,
+        tool: tool.as_raw_nonzero().get().cast_unsigned(),
+        before: BufferCounts::default(),
+    }))
+}
+
+/// Raises the limit of open files as far as it goes: there are some for each probed process.
+fn allow_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")
 }
 
 impl Loaded {
@@ -66,18 +83,20 @@ impl Agent for ObjectAgent {
         self.before = self.object.take()?;
         match &mut self.object {
             Loaded::Kernel(object) => object.attach()?,
+            Loaded::Processes(object) if context.pids.is_empty() => {
+                // There is no server, but a command, which the tool starts.
+                object.attach(&[self.tool], Vec::new)?;
+            }
             Loaded::Processes(object) => {
-                let server: Vec<u32> = context
-                    .pids
-                    .iter()
-                    .copied()
-                    .flat_map(process_tree)
-                    .collect();
-                // Without a server there is a command, which the tool itself starts: this process's parent.
-                let tool = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
-                let tool = Vec::from_iter(tool.filter(|_| server.is_empty()));
-                let starters = if server.is_empty() { &tool } else { &server };
-                object.attach(&server, starters)?;
+                let family = || {
+                    context
+                        .pids
+                        .iter()
+                        .copied()
+                        .flat_map(process_tree)
+                        .collect()
+                };
+                object.attach(&context.pids, family)?;
             }
         }
         Ok(())

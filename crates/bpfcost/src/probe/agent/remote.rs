@@ -89,11 +89,11 @@ impl Remote {
         let mut line = serde_json::to_vec(ask).context("asking an agent")?;
         line.push(b'\n');
         let input = self.ask.as_mut().context("the agent has no input")?;
-        input
-            .write_all(&line)
-            .and_then(|()| input.flush())
-            .with_context(|| format!("cannot write to the agent {}", self.name))?;
-        match self.hear()? {
+        let said = input.write_all(&line).and_then(|()| input.flush());
+        // One that has ended says why better than the pipe does.
+        let heard = self.hear()?;
+        said.with_context(|| format!("cannot write to the agent {}", self.name))?;
+        match heard {
             AgentReply::Invalid(problem) => Err(Fault::Invalid(problem)),
             AgentReply::Wrong(why) => Err(Fault::Broken(WrongProbe(why).into())),
             AgentReply::Failed(why) => Err(Fault::Broken(anyhow!("{why}"))),
