@@ -172,6 +172,10 @@ impl Runtime {
         }
         self.release_areas(threads)?;
 
+        // Before any thread can be there: what follows may fail, and the tool may be killed.
+        for addition in prepared.additions.iter().filter(|one| one.is_first()) {
+            self.pending.push(addition.program());
+        }
         if !moved.is_empty() {
             // Some go on there.
             self.write_code(&session)?;

@@ -52,6 +52,11 @@ impl Addition {
     pub(super) fn is_first(&self) -> bool {
         self.earlier.is_empty()
     }
+
+    /// What has the site's code call it.
+    pub(super) fn program(&self) -> Write {
+        self.known.running(self.callee)
+    }
 }
 
 impl Place {
@@ -180,8 +185,8 @@ impl Runtime {
         replaced.check(&site.function, site.address, &self.memory)
     }
 
-    /// Has places run the programs of additions; what the jump of each replaces, where it has none yet. On an error,
-    /// [`Self::restore`] undoes what was done.
+    /// Has places run the programs of additions; what the jump of each replaces, where it has none yet, but then code
+    /// that is written or about to be. On an error, [`Self::restore`] undoes what was done.
     pub(super) fn add(
         &mut self,
         session: &Session,
@@ -189,16 +194,17 @@ impl Runtime {
     ) -> Result<()> {
         let mut writes = Vec::new();
         for (addition, replaced) in additions {
-            let Addition { known, callee, .. } = addition;
+            let known = &addition.known;
             let address = known.site.address;
             let place = self.places.entry(address).or_insert_with(|| Place {
                 known: known.clone(),
                 members: Vec::new(),
             });
             place.members.extend(&addition.new);
-            writes.push(known.running(*callee));
-            if let Some(replaced) = replaced {
-                writes.extend(self.replace(known, replaced)?);
+            match replaced {
+                // It has its program already.
+                Some(replaced) => writes.extend(self.replace(known, replaced)?),
+                None => writes.push(addition.program()),
             }
             self.raise_for(address, addition.semaphore)?;
         }
