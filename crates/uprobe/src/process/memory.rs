@@ -101,6 +101,12 @@ impl Memory {
         Ok(u16::from_le_bytes(bytes))
     }
 
+    /// Whether the program has ended, in all processes that have this memory.
+    pub(super) fn is_gone(&self) -> bool {
+        // Where there is memory, but none at this address, the error is another one.
+        matches!(self.read(0, &mut [0]), Err(Error::Gone { .. }))
+    }
+
     /// The number of the open file.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -66,8 +66,8 @@ impl<'a> Server<'a> {
     pub(super) fn run(&self) {
         while let Some(request) = self.next() {
             let stopped = match request.numbers[..] {
-                [wire::STOP_ALL] => Stopped::all(self.pid),
-                [wire::STOP_ONE] => Stopped::one(self.pid),
+                [wire::STOP_ALL] => self.stop(Stopped::all),
+                [wire::STOP_ONE] => self.stop(Stopped::one),
                 [wire::RESTORE_CHILDREN, ref addresses @ ..] => {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
@@ -95,7 +95,7 @@ impl<'a> Server<'a> {
         }
         // Restored while threads run, an instruction could be seen half old and half new.
         while !self.jumps.is_empty() || !self.jumps.handlers().is_empty() {
-            match Stopped::all(self.pid) {
+            match self.stop(Stopped::all) {
                 Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
                 stopped => {
                     let _ = stopped.map(|stopped| self.restore(&stopped));
@@ -104,6 +104,14 @@ impl<'a> Server<'a> {
             }
         }
         let _ = self.restore_children(None);
+    }
+
+    /// Stops the process. One that has ended is an error: its number may be another's by now.
+    fn stop(&self, stop: impl FnOnce(i32) -> Result<Stopped>) -> Result<Stopped> {
+        if self.memory.is_gone() {
+            return Err(Error::Gone { pid: self.pid });
+        }
+        stop(self.pid)
     }
 
     /// Restores jumps in all that the process has forked and that still runs its program, once it can't fork with these
@@ -232,7 +240,7 @@ impl<'a> Server<'a> {
 
     /// Restores signal handlers, at the end of a tool that restored all else.
     fn restore_handlers(&self) -> Result<()> {
-        let stopped = Stopped::all(self.pid)?;
+        let stopped = self.stop(Stopped::all)?;
         let mut remote = None;
         let restored = self.jumps.handlers().restore(self.memory, |arguments| {
             self.call(&stopped, &mut remote, (libc::SYS_rt_sigaction, arguments))

@@ -111,6 +111,21 @@ impl Tracer {
         helper.process.pid() == holder && ended == Ok(0)
     }
 
+    /// Whether there is nothing left to restore, or nothing left where to. Restores handlers.
+    fn is_done(&self) -> bool {
+        // What is still attached is left to the tracer process: it ends by itself.
+        let restores_handlers = || {
+            let request = Message::new([wire::RESTORE_HANDLERS]);
+            self.begin("restore handlers", &request).is_ok()
+        };
+        let has_jumps = !self.jumps.is_empty();
+        if !has_jumps && (self.jumps.handlers().is_empty() || restores_handlers()) {
+            return true;
+        }
+        let is_in_children = has_jumps && self.jumps.children().is_some();
+        self.memory.is_gone() && !is_in_children
+    }
+
     fn helper(&self) -> MutexGuard<'_, Helper> {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,12 +205,7 @@ impl Helper {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // What is still attached is left to it: it ends by itself.
-        if !self.jumps.is_empty() {
-            return;
-        }
-        let handlers = Message::new([wire::RESTORE_HANDLERS]);
-        if self.jumps.handlers().is_empty() || self.begin("restore handlers", &handlers).is_ok() {
+        if self.is_done() {
             self.helper().process.kill();
         }
     }
