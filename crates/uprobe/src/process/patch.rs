@@ -64,6 +64,7 @@ impl Runtime {
             other => other?,
         };
         let (mut writes, mut semaphores) = (Vec::new(), Vec::new());
+        let mut has_lists = false;
         let mut result = Ok(());
         for &address in &attachment.addresses {
             let Some(&replaced) = self.replaced.get(&address) else {
@@ -79,6 +80,7 @@ impl Runtime {
                     continue;
                 }
                 Ok(Some(write)) => {
+                    has_lists = true;
                     writes.push(write);
                     continue;
                 }
@@ -93,7 +95,13 @@ impl Runtime {
             result = result.and(restored).and(led);
             semaphores.extend(replaced.semaphore.map(|semaphore| (address, semaphore)));
         }
-        match self.patch(session, writes) {
+        // Code of other probes could only fail.
+        let written = if has_lists {
+            self.patch(session, writes)
+        } else {
+            session.patch(&writes)
+        };
+        match written {
             Err(error @ Error::TracerEnded { .. }) => return Err(error),
             // Nothing is left to restore.
             Err(Error::Gone { .. }) => {}

@@ -38,7 +38,7 @@ pub(super) struct Server<'a> {
 /// A system call: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
 
-/// What the process was made to map and open in one session, and nobody uses yet.
+/// What the process was made to map and open in one session, and no thread uses yet.
 #[derive(Default)]
 struct Made {
     mappings: Vec<(u64, u64)>,
@@ -166,16 +166,22 @@ impl<'a> Server<'a> {
         let mut remote = None;
         let mut made = Made::default();
         while let Some(request) = self.next() {
+            if let [wire::WRITE | wire::PATCH, ..] = request.numbers[..] {
+                // From now on, threads may be led there.
+                made.mappings.clear();
+            }
             let result = match request.numbers[..] {
                 [wire::SET_REGISTERS, ref threads @ ..] => wire::to_registers(threads)
                     .into_iter()
                     .try_for_each(|(tid, registers)| stopped.set_registers(tid, registers))
                     .map(|()| Vec::new()),
                 [wire::WRITE, ref writes @ ..] => self.write(writes),
-                [wire::PATCH, ref writes @ ..] => self.write(writes).and_then(|none| {
-                    self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE))?;
-                    Ok(none)
-                }),
+                [wire::PATCH, ref writes @ ..] => {
+                    let written = self.write(writes);
+                    let call = (libc::SYS_membarrier, SYNC_CORE);
+                    let synchronized = self.call(stopped, &mut remote, call);
+                    written.and_then(|none| synchronized.map(|_| none))
+                }
                 [wire::CALL, number, a, b, c, d, e, f] => {
                     let call = (number as libc::c_long, [a, b, c, d, e, f]);
                     let result = self.call(stopped, &mut remote, call);
@@ -202,12 +208,12 @@ impl<'a> Server<'a> {
         None
     }
 
-    /// Writes bytes. This thread is the tracer: some kernels let no other one write code.
+    /// Writes bytes. This thread is the tracer: some kernels let no other one write code. One that fails doesn't keep the
+    /// others from being written, which may restore other functions. The first error of those that there are.
     fn write(&self, writes: &[u64]) -> Result<Vec<u64>> {
-        for write in wire::to_writes(writes) {
-            self.memory.write(write.address, &write.bytes)?;
-        }
-        Ok(Vec::new())
+        let writes = wire::to_writes(writes).into_iter();
+        let written = writes.map(|write| self.memory.write(write.address, &write.bytes));
+        written.fold(Ok(()), Result::and).map(|()| Vec::new())
     }
 
     /// Has a thread make a system call.
