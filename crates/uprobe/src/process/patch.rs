@@ -115,8 +115,8 @@ impl Runtime {
 
     /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
     /// of it.
-    pub(super) fn forget(&mut self, attachment: &Attachment) -> Result<()> {
-        let left = self.forget_members(attachment);
+    pub(super) fn forget(&mut self, attachment: Attachment) -> Result<()> {
+        let left = self.forget_members(&attachment);
         let restored = self.tracer.restore_children(&left);
         for address in left {
             self.replaced.remove(&address);

@@ -2,6 +2,7 @@
 
 use super::{
     area::{Areas, CodeArea},
+    attachment::Attachment,
     error::{Error, Result},
     guard::Guard,
     image::{Function, Image},
@@ -85,6 +86,8 @@ pub struct Runtime {
     pub(super) lists: HashMap<Vec<Listed>, u64>,
     /// How many attachments were prepared.
     pub(super) attachments: u64,
+    /// Those that nobody has any more, although they could not be restored: the process could not be stopped.
+    pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
     /// The programs that run there.
@@ -163,6 +166,7 @@ impl Runtime {
             slots: HashMap::new(),
             lists: HashMap::new(),
             attachments: 0,
+            lost: Vec::new(),
             replaced: BTreeMap::new(),
             places: BTreeMap::new(),
             guard: None,
