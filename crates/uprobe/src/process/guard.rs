@@ -235,10 +235,14 @@ impl Runtime {
             let arguments = [signal as u64, new, old, 8, 0, 0];
             session.call("rt_sigaction", libc::SYS_rt_sigaction, arguments)
         };
-        let mut old = [Action::default(); 2];
+        let mut old = self.tracer.old_handlers();
         for (signal, old) in SIGNALS.into_iter().zip(&mut old) {
             rt_sigaction(signal, 0, scratch)?;
-            *old = Action::read(&self.memory, scratch)?;
+            let now = Action::read(&self.memory, scratch)?;
+            // Ours is there where this failed halfway before: it must not lead to itself.
+            if now.handler != guard.handler {
+                *old = now;
+            }
         }
         let [Some(segv), Some(bus)] = old.map(|old| guard.action(old)) else {
             return session.finish();

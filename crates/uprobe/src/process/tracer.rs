@@ -150,6 +150,11 @@ impl Tracer {
         self.jumps.handlers().set(scratch, ours, old);
     }
 
+    /// Which signal handlers were replaced last.
+    pub(super) fn old_handlers(&self) -> [Action; 2] {
+        self.jumps.handlers().old()
+    }
+
     /// Says by which memory forked children are known.
     pub(super) fn set_children(&self, inode: u64) {
         self.jumps.set_children(inode);
