@@ -239,11 +239,14 @@ impl Runtime {
         let ended = session.finish();
         let hits = self.hits(&attachment);
         let forgotten = self.forget(attachment);
-        match ended {
-            Ok(()) | Err(Error::Gone { .. }) => {}
-            Err(error) => return Err(error),
+        for result in [ended, restored] {
+            match result {
+                // Of a process that was killed meanwhile, there is nothing to restore either.
+                Ok(()) | Err(Error::Gone { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        restored.and(forgotten).map(|()| hits)
+        forgotten.map(|()| hits)
     }
 
     /// Restores the functions of an attachment that failed. An error where the process can't be stopped: it is lost then.

@@ -104,7 +104,7 @@ impl Runtime {
         match written {
             Err(error @ Error::TracerEnded { .. }) => return Err(error),
             // Nothing is left to restore.
-            Err(Error::Gone { .. }) => {}
+            Err(Error::Gone { .. }) => semaphores.clear(),
             written => result = result.and(written),
         }
         for (address, semaphore) in semaphores {
@@ -114,13 +114,16 @@ impl Runtime {
     }
 
     /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
-    /// of it.
+    /// of it. Where programs of it still run, it is lost.
     pub(super) fn forget(&mut self, attachment: Attachment) -> Result<()> {
         let left = self.forget_members(&attachment);
         let restored = self.tracer.restore_children(&left);
         for address in left {
             self.replaced.remove(&address);
             self.tracer.remove(address);
+        }
+        if self.is_kept(&attachment) {
+            self.lost.push(attachment);
         }
         restored
     }

@@ -22,6 +22,8 @@ pub(super) struct Place {
     known: Known,
     /// In the order in which they were attached, the reverse of that in which they run.
     members: Vec<Member>,
+    /// The attachments whose programs still run, as there was no code without them when they were to end.
+    kept: Vec<u64>,
 }
 
 /// A program at a place.
@@ -199,6 +201,7 @@ impl Runtime {
             let place = self.places.entry(address).or_insert_with(|| Place {
                 known: known.clone(),
                 members: Vec::new(),
+                kept: Vec::new(),
             });
             place.members.extend(&addition.new);
             match replaced {
@@ -226,17 +229,32 @@ impl Runtime {
         if rest.is_empty() {
             return Ok(None);
         }
-        let callee = self.callee(&known, &rest, Some(session))?;
-        Ok(Some(known.running(callee)))
+        let callee = self.callee(&known, &rest, Some(session));
+        if let Some(place) = self.places.get_mut(&address) {
+            place.kept.retain(|&kept| kept != attachment);
+            if !matches!(callee, Ok(_) | Err(Error::Gone { .. })) {
+                place.kept.push(attachment);
+            }
+        }
+        Ok(Some(known.running(callee?)))
     }
 
-    /// Forgets the programs of an attachment. Returns the addresses where there are no others.
+    /// Whether programs of an attachment still run beside others.
+    pub(super) fn is_kept(&self, attachment: &Attachment) -> bool {
+        let mut places = self.places.values();
+        places.any(|place| place.kept.contains(&attachment.number))
+    }
+
+    /// Forgets the programs of an attachment that run no more. Returns the addresses where there are no others.
     pub(super) fn forget_members(&mut self, attachment: &Attachment) -> Vec<u64> {
         let mut left = Vec::new();
         for address in &attachment.addresses {
             let Some(place) = self.places.get_mut(address) else {
                 continue;
             };
+            if place.kept.contains(&attachment.number) {
+                continue;
+            }
             place.members = place.without(attachment.number).copied().collect();
             if place.members.is_empty() {
                 self.places.remove(address);

@@ -86,7 +86,8 @@ pub struct Runtime {
     pub(super) lists: HashMap<Vec<Listed>, u64>,
     /// How many attachments were prepared.
     pub(super) attachments: u64,
-    /// Those that nobody has any more, although they could not be restored: the process could not be stopped.
+    /// Those that nobody has any more, although they could not be restored: the process could not be stopped, or there
+    /// was no memory for code.
     pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
