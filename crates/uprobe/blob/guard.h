@@ -74,9 +74,12 @@ static u8 is_guarded(void)
 		return 0;
 	/*
 	 * A thread that is on its signal stack itself: the kernel looks at the stack pointer, which leads to the probe's
-	 * stack, and would put the handler's frame on top of what is there.
+	 * stack, and would put the handler's frame on top of what is there. Where a signal interrupted a probe and its
+	 * handler ran into this one, that may be so of the first.
 	 */
 	stack = *(u64 *)(frame() + FRAME_STACK);
+	if (is_own(stack))
+		return 0;
 	return stack - *(u64 *)(base + CONTROL_SIGNAL_STACK) >
 	       *(u64 *)(base + CONTROL_SIGNAL_STACK_BYTES);
 }

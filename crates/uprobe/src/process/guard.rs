@@ -144,7 +144,7 @@ fn write_handler(
     fixup: CodeLabel,
     old: [CodeLabel; 2],
 ) -> Result<(), IcedError> {
-    let (mut foreign, mut bus) = (a.create_label(), a.create_label());
+    let (mut ours, mut foreign, mut bus) = (a.create_label(), a.create_label(), a.create_label());
     a.mov(rax, qword_ptr(rdx + UCONTEXT_RIP))?;
     a.lea(rcx, qword_ptr(copy))?;
     a.cmp(rax, rcx)?;
@@ -152,9 +152,14 @@ fn write_handler(
     a.lea(rcx, qword_ptr(fixup))?;
     a.cmp(rax, rcx)?;
     a.jae(foreign)?;
-    // A signal that somebody sent may come there too.
+    // A signal that somebody sent may come there too, and one of broken memory elsewhere.
     a.cmp(dword_ptr(rsi + SIGINFO_CODE), 0)?;
     a.jle(foreign)?;
+    a.cmp(edi, SIGBUS)?;
+    a.jne(ours)?;
+    a.cmp(dword_ptr(rsi + SIGINFO_CODE), BUS_MCEERR_AO)?;
+    a.je(foreign)?;
+    a.set_label(&mut ours)?;
     a.mov(qword_ptr(rdx + UCONTEXT_RIP), rcx)?;
     a.ret()?;
     a.set_label(&mut foreign)?;
