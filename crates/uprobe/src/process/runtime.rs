@@ -73,7 +73,7 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// Code that is written when a jump leads there for the first time.
+    /// What is still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
@@ -101,6 +101,8 @@ pub struct Runtime {
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) site: Site,
+    /// What its counts are for: two functions may have one RET.
+    key: (u64, When),
     pub(super) at: u64,
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
@@ -115,6 +117,15 @@ impl Known {
             bytes: program.to_bytes().to_vec(),
         }
     }
+}
+
+/// An error where code is longer than what there is for it.
+fn check_length(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    let what = what.to_owned();
+    Err(Error::TooLong { what, bytes, most })
 }
 
 /// A jump from one address to another.
@@ -225,11 +236,7 @@ impl Runtime {
         let area = self.code_area(session, None, most as u64)?;
         let address = area.next();
         let bytes = write(address)?;
-        assert!(
-            bytes.len() <= most,
-            "{} bytes of code instead of {most}",
-            bytes.len()
-        );
+        check_length("a program", bytes.len(), most)?;
         area.take(bytes.len() as u64);
         self.pending.push(Write { address, bytes });
         Ok(address)
@@ -264,14 +271,17 @@ impl Runtime {
 
     /// The code of a site, made where there is none. Its program is not written yet.
     pub(super) fn trampoline(&mut self, function: &Function, site: &Site) -> Result<Known> {
-        if let Some(known) = self
-            .known
-            .get(&(site.probed(), site.when))
-            .filter(|known| known.site == *site)
-        {
-            return Ok(known.clone());
+        let key = site.key(function);
+        let known = self.known.get(&(site.probed(), site.when));
+        if let Some(known) = known.filter(|one| one.key == key && one.site.is_same(site)) {
+            // Errors say the name that was asked for.
+            let site = site.clone();
+            return Ok(Known {
+                site,
+                ..known.clone()
+            });
         }
-        let slot = self.slot(site.key(function), |_| true)?;
+        let slot = self.slot(key, |_| true)?;
         let context = Context {
             layout: self.areas.layout,
             slot,
@@ -284,13 +294,14 @@ impl Runtime {
         let area = self.code_area(None, Some(site.address), TRAMPOLINE)?;
         let at = area.next();
         let trampoline = Trampoline::assemble(at, site, context)?;
-        let length = trampoline.bytes.len() as u64;
-        assert!(length <= TRAMPOLINE, "a trampoline of {length} bytes");
-        area.take(length);
+        let length = trampoline.bytes.len();
+        check_length(&site.function, length, TRAMPOLINE as usize)?;
+        area.take(length as u64);
         let (address, bytes) = (at, trampoline.bytes);
         self.pending.push(Write { address, bytes });
         let known = Known {
             site: site.clone(),
+            key,
             at,
             entry: trampoline.entry,
             moved: trampoline.moved,
