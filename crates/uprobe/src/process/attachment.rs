@@ -209,8 +209,8 @@ impl Runtime {
     }
 
     /// Restores the functions. Returns what the probes did, in the order in which they were given to
-    /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore. On an error, what
-    /// could not be restored is so before the next probes are attached, or else at this runtime's end.
+    /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore. On an error,
+    /// what could not be restored is so before the next probes are attached, or else at this runtime's end.
     pub fn detach(&mut self, attachment: Attachment) -> Result<Vec<Hits>> {
         // Where it fails, so does this one.
         let _ = self.end_lost();
@@ -249,7 +249,8 @@ impl Runtime {
         forgotten.map(|()| hits)
     }
 
-    /// Restores the functions of an attachment that failed. An error where the process can't be stopped: it is lost then.
+    /// Restores the functions of an attachment that failed. An error where the process can't be stopped: it is lost
+    /// then.
     fn abandon(&mut self, session: Result<Session>, attachment: Attachment) -> Result<()> {
         match session.and_then(|session| self.undo(session, &attachment)) {
             Ok((session, _)) => drop(session),

@@ -1,8 +1,8 @@
 //! A copy of memory that may not be there, and the handler of SIGSEGV and SIGBUS that ends it where it faults.
 //!
-//! The handler looks at the instruction that faulted. In the copy, it has the copy return 0. All else it passes on to the
-//! handler that was there before, by a jump with the same registers and stack, as if the kernel had called that one;
-//! flags, mask and restorer are that one's too. Where there was none, it does what the kernel does by default.
+//! The handler looks at the instruction that faulted. In the copy, it has the copy return 0. All else it passes on to
+//! the handler that was there before, by a jump with the same registers and stack, as if the kernel had called that
+//! one; flags, mask and restorer are that one's too. Where there was none, it does what the kernel does by default.
 //!
 //! The helpers rely on it only together with a check of the address (`blob/guard.h`): the program may replace the
 //! handler, or block the signals.
@@ -213,7 +213,8 @@ fn write_default(a: &mut CodeAssembler) -> Result<(), IcedError> {
 }
 
 impl Runtime {
-    /// Puts the copy and the handler into the process, for helpers, without effect so far. Returns the addresses of both.
+    /// Puts the copy and the handler into the process, for helpers, without effect so far. Returns the addresses of
+    /// both.
     pub fn load_guard(&mut self) -> Result<(u64, u64)> {
         let mut made = None;
         self.load(BYTES, |at| {

@@ -84,9 +84,9 @@ impl Memory {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Writes bytes at an address. Where the process itself may only read or execute them, the kernel gives it a private
-    /// copy of the page first, and the page stays unwritable. Kernels with CONFIG_PROC_MEM_FORCE_PTRACE do that only for
-    /// the thread that traces the process at this moment.
+    /// Writes bytes at an address. Where the process itself may only read or execute them, the kernel gives it a
+    /// private copy of the page first, and the page stays unwritable. Kernels with CONFIG_PROC_MEM_FORCE_PTRACE do that
+    /// only for the thread that traces the process at this moment.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         fault::step();
         self.file

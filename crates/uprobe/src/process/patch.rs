@@ -23,8 +23,8 @@ impl Runtime {
         })
     }
 
-    /// Takes notice of a jump that is about to be written. Returns the writes. On an error, [`Self::restore`] undoes what was
-    /// done.
+    /// Takes notice of a jump that is about to be written. Returns the writes. On an error, [`Self::restore`] undoes
+    /// what was done.
     pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<Vec<Write>> {
         let address = known.site.address;
         self.tracer.add(address, &replaced)?;
@@ -55,8 +55,8 @@ impl Runtime {
     }
 
     /// Undoes it for all sites of an attachment where no other has programs, wherever the jumps still are; elsewhere,
-    /// those of others stay. The first error of those that there are, but [`Error::TracerEnded`] before others. The list of
-    /// jumps keeps them, until [`Self::forget`].
+    /// those of others stay. The first error of those that there are, but [`Error::TracerEnded`] before others. The
+    /// list of jumps keeps them, until [`Self::forget`].
     pub(super) fn restore(&mut self, session: &Session, attachment: &Attachment) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
@@ -113,8 +113,8 @@ impl Runtime {
         result
     }
 
-    /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
-    /// of it. Where programs of it still run, it is lost.
+    /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children
+    /// have of it. Where programs of it still run, it is lost.
     pub(super) fn forget(&mut self, attachment: Attachment) -> Result<()> {
         let left = self.forget_members(&attachment);
         let restored = self.tracer.restore_children(&left);

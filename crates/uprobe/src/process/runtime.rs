@@ -22,8 +22,8 @@ use std::{
 
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
 const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
-/// Areas beyond two for each thread that there is, and those for each CPU: threads come, the more the more CPUs there are,
-/// and those that went are noticed at the next stop.
+/// Areas beyond two for each thread that there is, and those for each CPU: threads come, the more the more CPUs there
+/// are, and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
 const CPU_AREAS: u64 = 8;
 /// The most bytes of a trampoline.

@@ -21,9 +21,9 @@ use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Durati
 const TRIES: u32 = 500;
 /// How long it waits before it tries again to stop a process that another one traces.
 const PAUSE: Duration = Duration::from_millis(10);
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does not
-/// say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that doesn't
-/// serialize.
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
+/// not say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that
+/// doesn't serialize.
 const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
 
 /// The tracer process.
@@ -154,8 +154,8 @@ impl<'a> Server<'a> {
         remote.finish()
     }
 
-    /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is gone,
-    /// after all was undone.
+    /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is
+    /// gone, after all was undone.
     fn hold(&self, stopped: &Stopped, are_all: bool) -> Option<Result<Vec<u64>>> {
         let registers = || {
             let threads = stopped.threads();
@@ -208,8 +208,8 @@ impl<'a> Server<'a> {
         None
     }
 
-    /// Writes bytes. This thread is the tracer: some kernels let no other one write code. One that fails doesn't keep the
-    /// others from being written, which may restore other functions. The first error of those that there are.
+    /// Writes bytes. This thread is the tracer: some kernels let no other one write code. One that fails doesn't keep
+    /// the others from being written, which may restore other functions. The first error of those that there are.
     fn write(&self, writes: &[u64]) -> Result<Vec<u64>> {
         let writes = wire::to_writes(writes).into_iter();
         let written = writes.map(|write| self.memory.write(write.address, &write.bytes));

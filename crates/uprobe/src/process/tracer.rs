@@ -70,8 +70,8 @@ impl Tracer {
         self.begin("stop", &Message::new([kind]))
     }
 
-    /// Sends a request to a tracer process that holds nothing. Where it was killed, another takes its place: a thread that
-    /// it was about to stop has its own registers.
+    /// Sends a request to a tracer process that holds nothing. Where it was killed, another takes its place: a thread
+    /// that it was about to stop has its own registers.
     fn begin(&self, call: &'static str, request: &Message) -> Result<(libc::pid_t, Vec<u64>)> {
         let mut helper = self.helper();
         let reply = match helper.exchange(request) {
