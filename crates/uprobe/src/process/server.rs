@@ -309,3 +309,31 @@ impl Made {
             .chain(mappings.map(|(at, size)| (libc::SYS_munmap, [at, size, 0, 0, 0, 0])))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{child::this_process, memory::Write};
+
+    #[test]
+    fn a_write_that_fails_does_not_keep_others_from_being_written() {
+        let pid = std::process::id() as i32;
+        let (memory, jumps) = (Memory::open(pid).unwrap(), Jumps::new().unwrap());
+        let (channel, _) = UnixStream::pair().unwrap();
+        let tool = this_process().unwrap();
+        let server = Server::new(pid, &memory, &jumps, &channel, &tool);
+        let bytes = [const { std::sync::atomic::AtomicU8::new(0) }; 2];
+        let write = |address: u64| Write {
+            address,
+            bytes: vec![7],
+        };
+        let address = |index: usize| bytes[index].as_ptr() as u64;
+        // Nothing is mapped at 8.
+        let writes = [address(0), 8, address(1)].map(write);
+        let error = server.write(&wire::from_writes(&writes)).unwrap_err();
+        assert!(error.to_string().contains(" 0x8"), "{error}");
+        for byte in bytes {
+            assert_eq!(byte.into_inner(), 7);
+        }
+    }
+}
