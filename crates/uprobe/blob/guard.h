@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Copies whose faults a signal handler of ours ends (src/process/guard.rs). Two things keep a bad address from ending the
- * process, and each is enough:
+ * Copies whose faults a signal handler of ours ends (src/process/guard.rs). Two things keep a bad address from ending
+ * the process, and each is enough:
  *
- * - Right before a copy, the kernel is asked whether the pages can be read. So no copy faults, unless another thread
- *   unmaps the page in between.
- * - The handler is in place, and the thread doesn't block its signals. That is asked for once in each tick of the clock.
+ * - Before a copy, the kernel is asked whether the pages can be read. The last page that could be is not asked for
+ *   again in the same run of the programs at a place. So no copy faults, unless another thread unmaps the page after
+ *   that question.
+ * - The handler is in place, and the thread doesn't block its signals. That is asked for once in each tick of the
+ *   clock.
  *
  * Where the second isn't so, nothing is copied here: the kernel reads.
  */
@@ -74,14 +76,17 @@ static u8 is_guarded(void)
 		return 0;
 	/*
 	 * A thread that is on its signal stack itself: the kernel looks at the stack pointer, which leads to the probe's
-	 * stack, and would put the handler's frame on top of what is there.
+	 * stack, and would put the handler's frame on top of what is there. Where a signal interrupted a probe and its
+	 * handler ran into this one, that may be so of the first.
 	 */
 	stack = *(u64 *)(frame() + FRAME_STACK);
+	if (is_own(stack))
+		return 0;
 	return stack - *(u64 *)(base + CONTROL_SIGNAL_STACK) >
 	       *(u64 *)(base + CONTROL_SIGNAL_STACK_BYTES);
 }
 
-/* Whether a page can be read. The last one is remembered while the probe runs. */
+/* Whether a page can be read. The last one is remembered while the programs at a place run. */
 static u8 is_readable(u64 page)
 {
 	u64 *checked = (u64 *)(frame() + FRAME_CHECKED);

@@ -53,13 +53,12 @@ static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
  */
 static u8 is_certain(u64 from, u64 bytes)
 {
-	u64 area, stack;
+	u64 stack;
 
 	if (!environment.has_areas)
 		return 0;
-	area = control() - LEVELS * LEVEL;
-	if (from - area < LEVELS * LEVEL + PAGE)
-		return bytes <= area + LEVELS * LEVEL + PAGE - from;
+	if (is_own(from))
+		return bytes <= control() + PAGE - from;
 	stack = *(u64 *)(frame() + FRAME_STACK);
 	return !((from ^ stack) & -PAGE) && bytes <= PAGE - (from & (PAGE - 1));
 }

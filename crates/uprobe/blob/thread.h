@@ -20,6 +20,12 @@ static u64 frame(void)
 	return *(u64 *)(control() + CONTROL_FRAME) + LEVEL;
 }
 
+/* Whether an address is in the thread's own area: on the stacks of its probes, or in the page behind. */
+static u8 is_own(u64 address)
+{
+	return address - (control() - LEVELS * LEVEL) < LEVELS * LEVEL + PAGE;
+}
+
 /* The process in the upper half, the thread in the lower. Asked for once, and kept in the thread's area. */
 static u64 this_thread(void)
 {

@@ -327,3 +327,13 @@ fn a_program_with_a_gs_base_of_its_own_is_refused() {
     work.check(&Memory::open(process.pid()).unwrap()).unwrap();
     assert_eq!(process.stop().1, 0);
 }
+
+#[test]
+fn code_without_room_is_an_error() {
+    let process = Binary::compile("busy.c", &[]).start(&["1", "w"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let error = runtime.load(8, |_| Ok::<_, Error>(vec![0xc3; 9]));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("needs 9 bytes"), "{error}");
+    runtime.load(8, |_| Ok::<_, Error>(vec![0xc3; 8])).unwrap();
+}

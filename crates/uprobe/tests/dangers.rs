@@ -3,7 +3,7 @@
 mod common;
 
 use bpfcost_uprobe::process::{
-    Attachment, Error, Function, Image, Memory, Probe, Program, Runtime,
+    Attachment, Error, Function, Image, Memory, Probe, Program, Runtime, Stopped,
 };
 use common::{Binary, Target, program, wait_until, write_code};
 use nix::{
@@ -218,6 +218,31 @@ fn a_process_that_dies_while_it_is_stopped_is_gone() {
     let session = runtime.stop().unwrap();
     signal::kill(Pid::from_raw(process.pid()), Signal::SIGKILL).unwrap();
     assert_eq!(runtime.detach_in(session, attachment).unwrap().len(), 1);
+}
+
+#[test]
+fn what_could_not_be_detached_does_not_run_beside_what_comes_later() {
+    let (mut process, work, memory, _binary) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let seen = process.address(2);
+    let count = program::count(&mut runtime, seen);
+    let first = runtime.attach(&[entry(&work, count)]).unwrap();
+    {
+        let _stopped = Stopped::all(process.pid()).unwrap();
+        let is_traced = |error| matches!(error, Error::Traced { .. });
+        assert!(is_traced(runtime.detach(first).unwrap_err()));
+        assert!(is_traced(
+            runtime.attach(&[entry(&work, count)]).unwrap_err()
+        ));
+    }
+    let second = runtime.attach(&[entry(&work, count)]).unwrap();
+    process.send("go");
+    process.ready();
+    let (calls, wrong) = process.stop();
+    assert_eq!(wrong, 0);
+    assert_eq!(memory.read_u64(seen).unwrap(), calls);
+    assert_eq!(runtime.detach(second).unwrap()[0].entry.hits, calls);
+    work.check(&memory).unwrap();
 }
 
 #[test]

@@ -2,8 +2,14 @@
 
 mod common;
 
-use bpfcost_uprobe::process::{Error, Function, Image, Memory, Probe, Result, Runtime, fault};
+use bpfcost_uprobe::process::{
+    Error, Function, Image, Memory, Probe, Result, Runtime, Stopped, fault,
+};
 use common::{Binary, Target, handled, program, wait_until};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
@@ -201,4 +207,58 @@ fn the_probes_of_another_tool_stay() {
     wait_until(|| runtime.hits(&attachment)[1].entry.hits > before + 1000);
     runtime.detach(attachment).unwrap();
     assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+#[ignore = "is the tool that kills itself"]
+fn attach_at_the_return_and_die() {
+    fault::die_at(number(STEP));
+    let pid = number(TARGET) as i32;
+    let held = Image::of_program(pid).unwrap().function("held").unwrap();
+    let mut runtime = patiently(|| Runtime::open(pid));
+    let wild = program::wild(&mut runtime);
+    let probe = Probe {
+        function: &held,
+        entry: None,
+        returns: Some(wild),
+        inside: &[],
+    };
+    let probes = [probe];
+    let attachment = patiently(|| runtime.attach(&probes));
+    runtime.detach(attachment).unwrap();
+}
+
+#[test]
+fn a_thread_that_was_moved_to_a_probe_has_its_program() {
+    let mut process = Binary::compile("held.c", &[]).start(&[]);
+    let pid = process.pid();
+    let held = Image::of_program(pid).unwrap().function("held").unwrap();
+    let memory = Memory::open(pid).unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut moved = 0;
+    // The first makes the memory, which the others find there: they take fewer steps.
+    for step in 0.. {
+        process.send("go");
+        wait_until(|| status().contains("State:\tT"));
+        let ret = process.address(0) + 4;
+        let rip = || {
+            let stopped = patiently(|| Stopped::all(pid));
+            stopped.registers(pid).unwrap().rip
+        };
+        {
+            let stopped = patiently(|| Stopped::all(pid));
+            let mut registers = stopped.registers(pid).unwrap();
+            registers.rip = ret;
+            stopped.set_registers(pid, registers).unwrap();
+        }
+        let ended = tool("attach_at_the_return_and_die", &process, step).wait();
+        wait_until(|| held.check(&memory).is_ok() && status().contains("TracerPid:\t0\n"));
+        moved += u64::from(rip() != ret);
+        signal::kill(Pid::from_raw(pid), Signal::SIGCONT).unwrap();
+        process.ready();
+        if ended.unwrap().success() && step > 0 {
+            break;
+        }
+    }
+    assert!(moved > 2, "{moved}");
 }

@@ -107,10 +107,15 @@ impl Server {
         self.process.id() as i32
     }
 
-    /// The only child of the process, which is there when it answers.
+    /// The only child of the process, which may come after the first connection: the parent listens before it forks.
     fn worker(&self) -> i32 {
         let pid = self.pid();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let mut children = String::new();
+        wait_until(|| {
+            children = fs::read_to_string(&path).unwrap();
+            !children.is_empty()
+        });
         children.trim().parse().unwrap()
     }
 }

@@ -164,3 +164,48 @@ fn threads_that_one_held_go_on_and_nothing_is_changed() {
     }
     probed.ends_well();
 }
+
+/// The children that this thread has started.
+fn children() -> String {
+    fs::read_to_string("/proc/thread-self/children").unwrap()
+}
+
+#[test]
+fn none_is_left_of_a_process_that_ended_or_runs_another_program() {
+    for is_attached in [false, true] {
+        for mode in ["", "x"] {
+            let mut process = Binary::compile("busy.c", &[]).start(&["1", mode]);
+            let pid = process.pid();
+            let work = Image::of_program(pid).unwrap().function("work").unwrap();
+            let mut runtime = Runtime::open(pid).unwrap();
+            runtime.load_guard().unwrap();
+            runtime.install_guard().unwrap();
+            let wild = program::wild(&mut runtime);
+            let probe = Probe {
+                function: &work,
+                entry: Some(wild),
+                returns: None,
+                inside: &[],
+            };
+            let attachment = runtime.attach(&[probe]).unwrap();
+            assert_eq!(children().split_whitespace().count(), 2);
+            assert_eq!(process.stop().1, 0);
+            process.send("end");
+            if mode == "x" {
+                process.ready();
+            } else {
+                process.wait();
+            }
+            if !is_attached {
+                runtime.detach(attachment).unwrap();
+            }
+            drop(runtime);
+            let rest = if mode == "x" {
+                format!("{pid} ")
+            } else {
+                String::new()
+            };
+            assert_eq!(children(), rest, "{is_attached}");
+        }
+    }
+}

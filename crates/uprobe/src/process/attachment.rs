@@ -14,7 +14,7 @@ use super::{
     session::Session,
     site::When,
 };
-use std::{thread, time::Duration};
+use std::{mem, thread, time::Duration};
 
 /// How often an attachment waits for handlers to return, and how long at a time.
 const TRIES: u32 = 100;
@@ -118,6 +118,7 @@ impl Runtime {
 
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
     pub fn prepare(&mut self, probes: &[Probe<'_>]) -> Result<Prepared> {
+        self.end_lost()?;
         let mut functions: Vec<Function> = Vec::new();
         for probe in probes {
             if !functions.contains(probe.function) {
@@ -172,6 +173,10 @@ impl Runtime {
         }
         self.release_areas(threads)?;
 
+        // Before any thread can be there: what follows may fail, and the tool may be killed.
+        for addition in prepared.additions.iter().filter(|one| one.is_first()) {
+            self.pending.push(addition.program());
+        }
         if !moved.is_empty() {
             // Some go on there.
             self.write_code(&session)?;
@@ -189,12 +194,12 @@ impl Runtime {
                 .collect(),
         };
         if let Err(error) = self.add(&session, additions) {
-            self.abandon(Ok(session), &attachment);
+            let _ = self.abandon(Ok(session), attachment);
             return Err(error);
         }
         let stopped = session.duration();
         if let Err(error) = session.finish() {
-            self.abandon(self.stop(), &attachment);
+            let _ = self.abandon(self.stop(), attachment);
             return Err(error);
         }
         Ok(Attachment {
@@ -204,39 +209,69 @@ impl Runtime {
     }
 
     /// Restores the functions. Returns what the probes did, in the order in which they were given to
-    /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore.
+    /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore. On an error,
+    /// what could not be restored is so before the next probes are attached, or else at this runtime's end.
     pub fn detach(&mut self, attachment: Attachment) -> Result<Vec<Hits>> {
+        // Where it fails, so does this one.
+        let _ = self.end_lost();
         match self.stop() {
             Ok(session) => self.detach_in(session, attachment),
             Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
-                self.forget(&attachment)?;
-                Ok(self.hits(&attachment))
+                let hits = self.hits(&attachment);
+                self.forget(attachment).map(|()| hits)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.lost.push(attachment);
+                Err(error)
+            }
         }
     }
 
     /// Restores the functions of the process that is stopped.
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
-        let (session, restored) = self.undo(session, &attachment)?;
+        let (session, restored) = match self.undo(session, &attachment) {
+            Ok(undone) => undone,
+            Err(error) => {
+                self.lost.push(attachment);
+                return Err(error);
+            }
+        };
         let ended = session.finish();
-        let forgotten = self.forget(&attachment);
-        match ended {
-            Ok(()) | Err(Error::Gone { .. }) => {}
-            Err(error) => return Err(error),
+        let hits = self.hits(&attachment);
+        let forgotten = self.forget(attachment);
+        for result in [ended, restored] {
+            match result {
+                // Of a process that was killed meanwhile, there is nothing to restore either.
+                Ok(()) | Err(Error::Gone { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        restored.and(forgotten).map(|()| self.hits(&attachment))
+        forgotten.map(|()| hits)
     }
 
-    /// Restores the functions of an attachment that failed. Where the process can't be stopped, the tracer process does it
-    /// after this one's end.
-    fn abandon(&mut self, session: Result<Session>, attachment: &Attachment) {
-        match session.and_then(|session| self.undo(session, attachment)) {
+    /// Restores the functions of an attachment that failed. An error where the process can't be stopped: it is lost
+    /// then.
+    fn abandon(&mut self, session: Result<Session>, attachment: Attachment) -> Result<()> {
+        match session.and_then(|session| self.undo(session, &attachment)) {
             Ok((session, _)) => drop(session),
             Err(Error::NoProcess { .. } | Error::Gone { .. }) => {}
-            Err(_) => return,
+            Err(error) => {
+                self.lost.push(attachment);
+                return Err(error);
+            }
         }
-        let _ = self.forget(attachment);
+        self.forget(attachment)
+    }
+
+    /// Restores what could not be restored when it ended: otherwise its programs would run together with those that are
+    /// attached later.
+    fn end_lost(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for lost in mem::take(&mut self.lost) {
+            let session = self.stop();
+            result = result.and(self.abandon(session, lost));
+        }
+        result
     }
 
     /// Restores the functions of an attachment. Returns the session in which it is done, another one where the tracer

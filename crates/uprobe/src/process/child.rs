@@ -44,10 +44,12 @@ impl Child {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Ends it by SIGKILL, and waits for that.
+    /// Ends it by SIGKILL, and waits for that. Once it was reaped, its number may be another process's.
     pub fn kill(&self) {
-        let _ = kill_process(self.0, Signal::KILL);
-        self.reap();
+        if let Ok(None) = waitpid(Some(self.0), WaitOptions::NOHANG) {
+            let _ = kill_process(self.0, Signal::KILL);
+            self.reap();
+        }
     }
 
     /// Waits for its end.

@@ -225,6 +225,18 @@ pub enum Error {
         /// The error.
         source: io::Error,
     },
+    /// Machine code that is longer than there is memory for.
+    #[error(
+        "{what} needs {bytes} bytes of machine code, and {most} are the most\n  use a smaller program"
+    )]
+    TooLong {
+        /// What it is for.
+        what: String,
+        /// Its bytes.
+        bytes: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// Machine code that could not be made.
     #[error("no machine code for {what}: {reason}\n  this is a bug of bpfcost-uprobe")]
     Code {

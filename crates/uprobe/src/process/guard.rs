@@ -1,8 +1,8 @@
 //! A copy of memory that may not be there, and the handler of SIGSEGV and SIGBUS that ends it where it faults.
 //!
-//! The handler looks at the instruction that faulted. In the copy, it has the copy return 0. All else it passes on to the
-//! handler that was there before, by a jump with the same registers and stack, as if the kernel had called that one;
-//! flags, mask and restorer are that one's too. Where there was none, it does what the kernel does by default.
+//! The handler looks at the instruction that faulted. In the copy, it has the copy return 0. All else it passes on to
+//! the handler that was there before, by a jump with the same registers and stack, as if the kernel had called that
+//! one; flags, mask and restorer are that one's too. Where there was none, it does what the kernel does by default.
 //!
 //! The helpers rely on it only together with a check of the address (`blob/guard.h`): the program may replace the
 //! handler, or block the signals.
@@ -144,7 +144,7 @@ fn write_handler(
     fixup: CodeLabel,
     old: [CodeLabel; 2],
 ) -> Result<(), IcedError> {
-    let (mut foreign, mut bus) = (a.create_label(), a.create_label());
+    let (mut ours, mut foreign, mut bus) = (a.create_label(), a.create_label(), a.create_label());
     a.mov(rax, qword_ptr(rdx + UCONTEXT_RIP))?;
     a.lea(rcx, qword_ptr(copy))?;
     a.cmp(rax, rcx)?;
@@ -152,9 +152,14 @@ fn write_handler(
     a.lea(rcx, qword_ptr(fixup))?;
     a.cmp(rax, rcx)?;
     a.jae(foreign)?;
-    // A signal that somebody sent may come there too.
+    // A signal that somebody sent may come there too, and one of broken memory elsewhere.
     a.cmp(dword_ptr(rsi + SIGINFO_CODE), 0)?;
     a.jle(foreign)?;
+    a.cmp(edi, SIGBUS)?;
+    a.jne(ours)?;
+    a.cmp(dword_ptr(rsi + SIGINFO_CODE), BUS_MCEERR_AO)?;
+    a.je(foreign)?;
+    a.set_label(&mut ours)?;
     a.mov(qword_ptr(rdx + UCONTEXT_RIP), rcx)?;
     a.ret()?;
     a.set_label(&mut foreign)?;
@@ -208,7 +213,8 @@ fn write_default(a: &mut CodeAssembler) -> Result<(), IcedError> {
 }
 
 impl Runtime {
-    /// Puts the copy and the handler into the process, for helpers, without effect so far. Returns the addresses of both.
+    /// Puts the copy and the handler into the process, for helpers, without effect so far. Returns the addresses of
+    /// both.
     pub fn load_guard(&mut self) -> Result<(u64, u64)> {
         let mut made = None;
         self.load(BYTES, |at| {
@@ -235,10 +241,14 @@ impl Runtime {
             let arguments = [signal as u64, new, old, 8, 0, 0];
             session.call("rt_sigaction", libc::SYS_rt_sigaction, arguments)
         };
-        let mut old = [Action::default(); 2];
+        let mut old = self.tracer.old_handlers();
         for (signal, old) in SIGNALS.into_iter().zip(&mut old) {
             rt_sigaction(signal, 0, scratch)?;
-            *old = Action::read(&self.memory, scratch)?;
+            let now = Action::read(&self.memory, scratch)?;
+            // Ours is there where this failed halfway before: it must not lead to itself.
+            if now.handler != guard.handler {
+                *old = now;
+            }
         }
         let [Some(segv), Some(bus)] = old.map(|old| guard.action(old)) else {
             return session.finish();

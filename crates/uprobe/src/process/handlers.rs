@@ -76,6 +76,14 @@ impl Handlers {
         self.scratch.store(scratch, Ordering::Release);
     }
 
+    /// What was replaced last.
+    pub(super) fn old(&self) -> [Action; 2] {
+        let words = |old: &[AtomicU64; 4]| old.each_ref().map(|word| word.load(Ordering::Relaxed));
+        self.old
+            .each_ref()
+            .map(|old| Action::from_words(words(old)))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.scratch.load(Ordering::Acquire) == 0
     }
@@ -91,11 +99,10 @@ impl Handlers {
         if scratch == 0 {
             return Ok(());
         }
-        for (signal, old) in SIGNALS.into_iter().zip(&self.old) {
+        for (signal, old) in SIGNALS.into_iter().zip(self.old()) {
             call([signal as u64, 0, scratch, 8, 0, 0])?;
             if Action::read(memory, scratch)?.handler == self.ours.load(Ordering::Relaxed) {
-                let old = old.each_ref().map(|word| word.load(Ordering::Relaxed));
-                memory.write(scratch, &Action::from_words(old).to_bytes())?;
+                memory.write(scratch, &old.to_bytes())?;
                 call([signal as u64, scratch, 0, 8, 0, 0])?;
             }
         }

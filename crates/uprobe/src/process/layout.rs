@@ -1,9 +1,9 @@
 //! Where the memory is that is kept in a process for probes, and what is in it.
 //!
 //! One block: the *state*, then the *areas* of threads, all private and wiped in a forked child, which therefore
-//! finds everything off, or takes slots of its own ([`super::children`]); then the *slots* of threads, which are shared with the tool and outlive the process. The
-//! slots of an area have the same distance from it everywhere, so that one register leads to both: the GS base,
-//! which points to the area's control page.
+//! finds everything off, or takes slots of its own ([`super::children`]); then the *slots* of threads, which are shared
+//! with the tool and outlive the process. The slots of an area have the same distance from it everywhere, so that one
+//! register leads to both: the GS base, which points to the area's control page.
 //!
 //! Area 0 belongs to no thread: threads start with it, and look for one of their own at their first probe. Its slots
 //! count what threads without an area missed.
@@ -59,6 +59,11 @@ pub(super) const CONTROL_LIMIT: u64 = 16;
 pub(super) const CONTROL_THREAD: u64 = 24;
 /// The time when a helper last asked for the handler of [`super::guard`], and whether it was there.
 pub(super) const CONTROL_GUARD: u64 = 32;
+/// The thread's signal stack, as it was then, and its bytes: helpers alone use them.
+const CONTROL_SIGNAL_STACK: u64 = 40;
+const CONTROL_SIGNAL_STACK_BYTES: u64 = 48;
+const _: () = assert!(CONTROL_SIGNAL_STACK + 8 == CONTROL_SIGNAL_STACK_BYTES);
+const _: () = assert!(CONTROL_SIGNAL_STACK_BYTES + 8 <= PAGE);
 
 /// The kernel's `struct pt_regs`, from the frame's start.
 pub(super) mod regs {
@@ -89,7 +94,7 @@ pub(super) const FRAME_FUNCTION: i32 = 168;
 pub(super) const FRAME_COOKIE: i32 = 176;
 /// The thread's stack pointer.
 pub(super) const FRAME_STACK: i32 = 184;
-/// The page that a helper last found readable in this probe: no page's address at its start.
+/// The page that a helper last found readable in this run of the programs at a place: no page's address at its start.
 pub(super) const FRAME_CHECKED: i32 = 192;
 pub(super) const NO_PAGE: i32 = 1;
 
@@ -167,6 +172,33 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn helpers_have_the_same_numbers() {
+        let header = include_str!("../../blob/types.h");
+        let number = |name: &str| {
+            let mut lines = header.lines();
+            let value = lines.find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "));
+            let value = value.unwrap_or_else(|| panic!("there is no {name}"));
+            let mut factors = value.trim_end_matches(',').split(" << ");
+            let mut next = || factors.next().map(|word| word.parse::<u64>().unwrap());
+            next().unwrap() << next().unwrap_or(0)
+        };
+        for (name, expected) in [
+            ("LEVELS", LEVELS),
+            ("LEVEL", LEVEL),
+            ("PAGE", PAGE),
+            ("CONTROL_FRAME", CONTROL_FRAME),
+            ("CONTROL_THREAD", CONTROL_THREAD),
+            ("CONTROL_GUARD", CONTROL_GUARD),
+            ("CONTROL_SIGNAL_STACK", CONTROL_SIGNAL_STACK),
+            ("CONTROL_SIGNAL_STACK_BYTES", CONTROL_SIGNAL_STACK_BYTES),
+            ("FRAME_STACK", FRAME_STACK as u64),
+            ("FRAME_CHECKED", FRAME_CHECKED as u64),
+        ] {
+            assert_eq!(number(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn the_parts_do_not_overlap() {

@@ -84,9 +84,9 @@ impl Memory {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Writes bytes at an address. Where the process itself may only read or execute them, the kernel gives it a private
-    /// copy of the page first, and the page stays unwritable. Kernels with CONFIG_PROC_MEM_FORCE_PTRACE do that only for
-    /// the thread that traces the process at this moment.
+    /// Writes bytes at an address. Where the process itself may only read or execute them, the kernel gives it a
+    /// private copy of the page first, and the page stays unwritable. Kernels with CONFIG_PROC_MEM_FORCE_PTRACE do that
+    /// only for the thread that traces the process at this moment.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         fault::step();
         self.file
@@ -99,6 +99,12 @@ impl Memory {
         let mut bytes = [0; 2];
         self.read(address, &mut bytes)?;
         Ok(u16::from_le_bytes(bytes))
+    }
+
+    /// Whether the program has ended, in all processes that have this memory.
+    pub(super) fn is_gone(&self) -> bool {
+        // Where there is memory, but none at this address, the error is another one.
+        matches!(self.read(0, &mut [0]), Err(Error::Gone { .. }))
     }
 
     /// The number of the open file.

@@ -23,6 +23,10 @@
 //!   it yet leaves it out: at most one hit of each thread, and one of its handler.
 //! - Of two tools that guard reads of one process, the earlier one's reads are slow, and its handler stays if it ends
 //!   first, passing everything on. Handlers of forked children stay.
+//! - Where a signal handler runs on an alternate stack and is in a probe, a second signal whose handler has SA_ONSTACK
+//!   overwrites the first one's frame and stack: the kernel sees that the stack pointer, the probe's, is not on the
+//!   alternate stack, and starts at that stack's top again. The process crashes, or the first handler goes on with
+//!   wrong values.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.

@@ -23,8 +23,8 @@ impl Runtime {
         })
     }
 
-    /// Takes notice of a jump that is about to be written. Returns the writes. On an error, [`Self::restore`] undoes what was
-    /// done.
+    /// Takes notice of a jump that is about to be written. Returns the writes. On an error, [`Self::restore`] undoes
+    /// what was done.
     pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<Vec<Write>> {
         let address = known.site.address;
         self.tracer.add(address, &replaced)?;
@@ -55,8 +55,8 @@ impl Runtime {
     }
 
     /// Undoes it for all sites of an attachment where no other has programs, wherever the jumps still are; elsewhere,
-    /// those of others stay. The first error of those that there are, but [`Error::TracerEnded`] before others. The list of
-    /// jumps keeps them, until [`Self::forget`].
+    /// those of others stay. The first error of those that there are, but [`Error::TracerEnded`] before others. The
+    /// list of jumps keeps them, until [`Self::forget`].
     pub(super) fn restore(&mut self, session: &Session, attachment: &Attachment) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
@@ -64,6 +64,7 @@ impl Runtime {
             other => other?,
         };
         let (mut writes, mut semaphores) = (Vec::new(), Vec::new());
+        let mut has_lists = false;
         let mut result = Ok(());
         for &address in &attachment.addresses {
             let Some(&replaced) = self.replaced.get(&address) else {
@@ -79,6 +80,7 @@ impl Runtime {
                     continue;
                 }
                 Ok(Some(write)) => {
+                    has_lists = true;
                     writes.push(write);
                     continue;
                 }
@@ -93,10 +95,16 @@ impl Runtime {
             result = result.and(restored).and(led);
             semaphores.extend(replaced.semaphore.map(|semaphore| (address, semaphore)));
         }
-        match self.patch(session, writes) {
+        // Code of other probes could only fail.
+        let written = if has_lists {
+            self.patch(session, writes)
+        } else {
+            session.patch(&writes)
+        };
+        match written {
             Err(error @ Error::TracerEnded { .. }) => return Err(error),
             // Nothing is left to restore.
-            Err(Error::Gone { .. }) => {}
+            Err(Error::Gone { .. }) => semaphores.clear(),
             written => result = result.and(written),
         }
         for (address, semaphore) in semaphores {
@@ -105,14 +113,17 @@ impl Runtime {
         result
     }
 
-    /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
-    /// of it.
-    pub(super) fn forget(&mut self, attachment: &Attachment) -> Result<()> {
-        let left = self.forget_members(attachment);
+    /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children
+    /// have of it. Where programs of it still run, it is lost.
+    pub(super) fn forget(&mut self, attachment: Attachment) -> Result<()> {
+        let left = self.forget_members(&attachment);
         let restored = self.tracer.restore_children(&left);
         for address in left {
             self.replaced.remove(&address);
             self.tracer.remove(address);
+        }
+        if self.is_kept(&attachment) {
+            self.lost.push(attachment);
         }
         restored
     }

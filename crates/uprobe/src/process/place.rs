@@ -22,6 +22,8 @@ pub(super) struct Place {
     known: Known,
     /// In the order in which they were attached, the reverse of that in which they run.
     members: Vec<Member>,
+    /// The attachments whose programs still run, as there was no code without them when they were to end.
+    kept: Vec<u64>,
 }
 
 /// A program at a place.
@@ -51,6 +53,11 @@ impl Addition {
     /// Whether nothing is there yet.
     pub(super) fn is_first(&self) -> bool {
         self.earlier.is_empty()
+    }
+
+    /// What has the site's code call it.
+    pub(super) fn program(&self) -> Write {
+        self.known.running(self.callee)
     }
 }
 
@@ -180,8 +187,8 @@ impl Runtime {
         replaced.check(&site.function, site.address, &self.memory)
     }
 
-    /// Has places run the programs of additions; what the jump of each replaces, where it has none yet. On an error,
-    /// [`Self::restore`] undoes what was done.
+    /// Has places run the programs of additions; what the jump of each replaces, where it has none yet, but then code
+    /// that is written or about to be. On an error, [`Self::restore`] undoes what was done.
     pub(super) fn add(
         &mut self,
         session: &Session,
@@ -189,16 +196,18 @@ impl Runtime {
     ) -> Result<()> {
         let mut writes = Vec::new();
         for (addition, replaced) in additions {
-            let Addition { known, callee, .. } = addition;
+            let known = &addition.known;
             let address = known.site.address;
             let place = self.places.entry(address).or_insert_with(|| Place {
                 known: known.clone(),
                 members: Vec::new(),
+                kept: Vec::new(),
             });
             place.members.extend(&addition.new);
-            writes.push(known.running(*callee));
-            if let Some(replaced) = replaced {
-                writes.extend(self.replace(known, replaced)?);
+            match replaced {
+                // It has its program already.
+                Some(replaced) => writes.extend(self.replace(known, replaced)?),
+                None => writes.push(addition.program()),
             }
             self.raise_for(address, addition.semaphore)?;
         }
@@ -220,17 +229,32 @@ impl Runtime {
         if rest.is_empty() {
             return Ok(None);
         }
-        let callee = self.callee(&known, &rest, Some(session))?;
-        Ok(Some(known.running(callee)))
+        let callee = self.callee(&known, &rest, Some(session));
+        if let Some(place) = self.places.get_mut(&address) {
+            place.kept.retain(|&kept| kept != attachment);
+            if !matches!(callee, Ok(_) | Err(Error::Gone { .. })) {
+                place.kept.push(attachment);
+            }
+        }
+        Ok(Some(known.running(callee?)))
     }
 
-    /// Forgets the programs of an attachment. Returns the addresses where there are no others.
+    /// Whether programs of an attachment still run beside others.
+    pub(super) fn is_kept(&self, attachment: &Attachment) -> bool {
+        let mut places = self.places.values();
+        places.any(|place| place.kept.contains(&attachment.number))
+    }
+
+    /// Forgets the programs of an attachment that run no more. Returns the addresses where there are no others.
     pub(super) fn forget_members(&mut self, attachment: &Attachment) -> Vec<u64> {
         let mut left = Vec::new();
         for address in &attachment.addresses {
             let Some(place) = self.places.get_mut(address) else {
                 continue;
             };
+            if place.kept.contains(&attachment.number) {
+                continue;
+            }
             place.members = place.without(attachment.number).copied().collect();
             if place.members.is_empty() {
                 self.places.remove(address);

@@ -44,8 +44,8 @@ impl Replaced {
         })
     }
 
-    /// Has `write` put the original bytes back to an address, while all threads are stopped. An error where the bytes are
-    /// neither the jump nor the original: where the rest of them is ours, it is restored nevertheless, and where it
+    /// Has `write` put the original bytes back to an address, while all threads are stopped. An error where the bytes
+    /// are neither the jump nor the original: where the rest of them is ours, it is restored nevertheless, and where it
     /// isn't, they stay.
     pub(super) fn restore(
         &self,

@@ -2,6 +2,7 @@
 
 use super::{
     area::{Areas, CodeArea},
+    attachment::Attachment,
     children::{descendants, is_descendant},
     error::{Error, Result},
     guard::Guard,
@@ -22,8 +23,8 @@ use std::{
 
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
 const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
-/// Areas beyond two for each thread that there is, and those for each CPU: threads come, the more the more CPUs there are,
-/// and those that went are noticed at the next stop.
+/// Areas beyond two for each thread that there is, and those for each CPU: threads come, the more the more CPUs there
+/// are, and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
 const CPU_AREAS: u64 = 8;
 /// The most bytes of a trampoline.
@@ -73,7 +74,7 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// Code that is written when a jump leads there for the first time.
+    /// What is still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
@@ -86,6 +87,9 @@ pub struct Runtime {
     pub(super) lists: HashMap<Vec<Listed>, u64>,
     /// How many attachments were prepared.
     pub(super) attachments: u64,
+    /// Those that nobody has any more, although they could not be restored: the process could not be stopped, or there
+    /// was no memory for code.
+    pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
     /// The programs that run there.
@@ -98,6 +102,8 @@ pub struct Runtime {
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) site: Site,
+    /// What its counts are for: two functions may have one RET.
+    key: (u64, When),
     pub(super) at: u64,
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
@@ -112,6 +118,15 @@ impl Known {
             bytes: program.to_bytes().to_vec(),
         }
     }
+}
+
+/// An error where code is longer than what there is for it.
+fn check_length(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    let what = what.to_owned();
+    Err(Error::TooLong { what, bytes, most })
 }
 
 /// A jump from one address to another.
@@ -164,6 +179,7 @@ impl Runtime {
             slots: HashMap::new(),
             lists: HashMap::new(),
             attachments: 0,
+            lost: Vec::new(),
             replaced: BTreeMap::new(),
             places: BTreeMap::new(),
             guard: None,
@@ -236,11 +252,7 @@ impl Runtime {
         let area = self.code_area(session, None, most as u64)?;
         let address = area.next();
         let bytes = write(address)?;
-        assert!(
-            bytes.len() <= most,
-            "{} bytes of code instead of {most}",
-            bytes.len()
-        );
+        check_length("a program", bytes.len(), most)?;
         area.take(bytes.len() as u64);
         self.pending.push(Write { address, bytes });
         Ok(address)
@@ -275,14 +287,17 @@ impl Runtime {
 
     /// The code of a site, made where there is none. Its program is not written yet.
     pub(super) fn trampoline(&mut self, function: &Function, site: &Site) -> Result<Known> {
-        if let Some(known) = self
-            .known
-            .get(&(site.probed(), site.when))
-            .filter(|known| known.site == *site)
-        {
-            return Ok(known.clone());
+        let key = site.key(function);
+        let known = self.known.get(&(site.probed(), site.when));
+        if let Some(known) = known.filter(|one| one.key == key && one.site.is_same(site)) {
+            // Errors say the name that was asked for.
+            let site = site.clone();
+            return Ok(Known {
+                site,
+                ..known.clone()
+            });
         }
-        let slot = self.slot(site.key(function), |_| true)?;
+        let slot = self.slot(key, |_| true)?;
         let context = Context {
             layout: self.areas.layout,
             slot,
@@ -295,13 +310,14 @@ impl Runtime {
         let area = self.code_area(None, Some(site.address), TRAMPOLINE)?;
         let at = area.next();
         let trampoline = Trampoline::assemble(at, site, context)?;
-        let length = trampoline.bytes.len() as u64;
-        assert!(length <= TRAMPOLINE, "a trampoline of {length} bytes");
-        area.take(length);
+        let length = trampoline.bytes.len();
+        check_length(&site.function, length, TRAMPOLINE as usize)?;
+        area.take(length as u64);
         let (address, bytes) = (at, trampoline.bytes);
         self.pending.push(Write { address, bytes });
         let known = Known {
             site: site.clone(),
+            key,
             at,
             entry: trampoline.entry,
             moved: trampoline.moved,

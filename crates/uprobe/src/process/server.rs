@@ -21,9 +21,9 @@ use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Durati
 const TRIES: u32 = 500;
 /// How long it waits before it tries again to stop a process that another one traces.
 const PAUSE: Duration = Duration::from_millis(10);
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does not
-/// say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that doesn't
-/// serialize.
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
+/// not say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that
+/// doesn't serialize.
 const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
 
 /// The tracer process.
@@ -38,7 +38,7 @@ pub(super) struct Server<'a> {
 /// A system call: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
 
-/// What the process was made to map and open in one session, and nobody uses yet.
+/// What the process was made to map and open in one session, and no thread uses yet.
 #[derive(Default)]
 struct Made {
     mappings: Vec<(u64, u64)>,
@@ -66,8 +66,8 @@ impl<'a> Server<'a> {
     pub(super) fn run(&self) {
         while let Some(request) = self.next() {
             let stopped = match request.numbers[..] {
-                [wire::STOP_ALL] => Stopped::all(self.pid),
-                [wire::STOP_ONE] => Stopped::one(self.pid),
+                [wire::STOP_ALL] => self.stop(Stopped::all),
+                [wire::STOP_ONE] => self.stop(Stopped::one),
                 [wire::RESTORE_CHILDREN, ref addresses @ ..] => {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
@@ -95,7 +95,7 @@ impl<'a> Server<'a> {
         }
         // Restored while threads run, an instruction could be seen half old and half new.
         while !self.jumps.is_empty() || !self.jumps.handlers().is_empty() {
-            match Stopped::all(self.pid) {
+            match self.stop(Stopped::all) {
                 Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
                 stopped => {
                     let _ = stopped.map(|stopped| self.restore(&stopped));
@@ -104,6 +104,14 @@ impl<'a> Server<'a> {
             }
         }
         let _ = self.restore_children(None);
+    }
+
+    /// Stops the process. One that has ended is an error: its number may be another's by now.
+    fn stop(&self, stop: impl FnOnce(i32) -> Result<Stopped>) -> Result<Stopped> {
+        if self.memory.is_gone() {
+            return Err(Error::Gone { pid: self.pid });
+        }
+        stop(self.pid)
     }
 
     /// Restores jumps in all that the process has forked and that still runs its program, once it can't fork with these
@@ -147,8 +155,8 @@ impl<'a> Server<'a> {
         remote.finish()
     }
 
-    /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is gone,
-    /// after all was undone.
+    /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is
+    /// gone, after all was undone.
     fn hold(&self, stopped: &Stopped, are_all: bool) -> Option<Result<Vec<u64>>> {
         let registers = || {
             let threads = stopped.threads();
@@ -159,16 +167,22 @@ impl<'a> Server<'a> {
         let mut remote = None;
         let mut made = Made::default();
         while let Some(request) = self.next() {
+            if let [wire::WRITE | wire::PATCH, ..] = request.numbers[..] {
+                // From now on, threads may be led there.
+                made.mappings.clear();
+            }
             let result = match request.numbers[..] {
                 [wire::SET_REGISTERS, ref threads @ ..] => wire::to_registers(threads)
                     .into_iter()
                     .try_for_each(|(tid, registers)| stopped.set_registers(tid, registers))
                     .map(|()| Vec::new()),
                 [wire::WRITE, ref writes @ ..] => self.write(writes),
-                [wire::PATCH, ref writes @ ..] => self.write(writes).and_then(|none| {
-                    self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE))?;
-                    Ok(none)
-                }),
+                [wire::PATCH, ref writes @ ..] => {
+                    let written = self.write(writes);
+                    let call = (libc::SYS_membarrier, SYNC_CORE);
+                    let synchronized = self.call(stopped, &mut remote, call);
+                    written.and_then(|none| synchronized.map(|_| none))
+                }
                 [wire::CALL, number, a, b, c, d, e, f] => {
                     let call = (number as libc::c_long, [a, b, c, d, e, f]);
                     let result = self.call(stopped, &mut remote, call);
@@ -195,12 +209,12 @@ impl<'a> Server<'a> {
         None
     }
 
-    /// Writes bytes. This thread is the tracer: some kernels let no other one write code.
+    /// Writes bytes. This thread is the tracer: some kernels let no other one write code. One that fails doesn't keep
+    /// the others from being written, which may restore other functions. The first error of those that there are.
     fn write(&self, writes: &[u64]) -> Result<Vec<u64>> {
-        for write in wire::to_writes(writes) {
-            self.memory.write(write.address, &write.bytes)?;
-        }
-        Ok(Vec::new())
+        let writes = wire::to_writes(writes).into_iter();
+        let written = writes.map(|write| self.memory.write(write.address, &write.bytes));
+        written.fold(Ok(()), Result::and).map(|()| Vec::new())
     }
 
     /// Has a thread make a system call.
@@ -233,7 +247,7 @@ impl<'a> Server<'a> {
 
     /// Restores signal handlers, at the end of a tool that restored all else.
     fn restore_handlers(&self) -> Result<()> {
-        let stopped = Stopped::all(self.pid)?;
+        let stopped = self.stop(Stopped::all)?;
         let mut remote = None;
         let restored = self.jumps.handlers().restore(self.memory, |arguments| {
             self.call(&stopped, &mut remote, (libc::SYS_rt_sigaction, arguments))
@@ -294,5 +308,33 @@ impl Made {
         files
             .map(|file| (libc::SYS_close, [file, 0, 0, 0, 0, 0]))
             .chain(mappings.map(|(at, size)| (libc::SYS_munmap, [at, size, 0, 0, 0, 0])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{child::this_process, memory::Write};
+
+    #[test]
+    fn a_write_that_fails_does_not_keep_others_from_being_written() {
+        let pid = std::process::id() as i32;
+        let (memory, jumps) = (Memory::open(pid).unwrap(), Jumps::new().unwrap());
+        let (channel, _) = UnixStream::pair().unwrap();
+        let tool = this_process().unwrap();
+        let server = Server::new(pid, &memory, &jumps, &channel, &tool);
+        let bytes = [const { std::sync::atomic::AtomicU8::new(0) }; 2];
+        let write = |address: u64| Write {
+            address,
+            bytes: vec![7],
+        };
+        let address = |index: usize| bytes[index].as_ptr() as u64;
+        // Nothing is mapped at 8.
+        let writes = [address(0), 8, address(1)].map(write);
+        let error = server.write(&wire::from_writes(&writes)).unwrap_err();
+        assert!(error.to_string().contains(" 0x8"), "{error}");
+        for byte in bytes {
+            assert_eq!(byte.into_inner(), 7);
+        }
     }
 }

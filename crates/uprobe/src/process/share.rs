@@ -20,7 +20,8 @@ use std::{io::IoSlice, mem::MaybeUninit};
 const PAGE: u64 = 4096;
 /// How many descriptors are sent at once.
 const AT_ONCE: usize = 32;
-/// The offsets in the scratch page: a `struct msghdr`, its `struct iovec`, the byte that goes along, and the descriptors.
+/// The offsets in the scratch page: a `struct msghdr`, its `struct iovec`, the byte that goes along, and the
+/// descriptors.
 const HEADER: u64 = 0;
 const VECTOR: u64 = 64;
 const BYTE: u64 = 96;

@@ -15,8 +15,8 @@ use std::{collections::BTreeSet, ops::Range};
 
 /// How much of a stack is searched for saved registers.
 const STACK: u64 = 1 << 20;
-/// How many words before the saved instruction pointer a signal frame has the start of the alternate stack, and its size
-/// (`uc_stack` of `struct ucontext`).
+/// How many words before the saved instruction pointer a signal frame has the start of the alternate stack, and its
+/// size (`uc_stack` of `struct ucontext`).
 const ALTERNATE_STACK: usize = 19;
 const ALTERNATE_SIZE: usize = 17;
 /// The selector of 64-bit code.
@@ -194,8 +194,8 @@ impl Runtime {
     }
 }
 
-/// The memory around the GS base of a forked child's thread that was made for its parent's probes: before the slots, which
-/// have a name.
+/// The memory around the GS base of a forked child's thread that was made for its parent's probes: before the slots,
+/// which have a name.
 fn inherited(gs_base: u64, all: &[Mapping]) -> Option<Range<u64>> {
     let first = all.iter().position(|mapping| mapping.contains(gs_base))?;
     let mut end = all[first].start;

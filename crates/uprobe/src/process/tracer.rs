@@ -70,8 +70,8 @@ impl Tracer {
         self.begin("stop", &Message::new([kind]))
     }
 
-    /// Sends a request to a tracer process that holds nothing. Where it was killed, another takes its place: a thread that
-    /// it was about to stop has its own registers.
+    /// Sends a request to a tracer process that holds nothing. Where it was killed, another takes its place: a thread
+    /// that it was about to stop has its own registers.
     fn begin(&self, call: &'static str, request: &Message) -> Result<(libc::pid_t, Vec<u64>)> {
         let mut helper = self.helper();
         let reply = match helper.exchange(request) {
@@ -111,6 +111,21 @@ impl Tracer {
         helper.process.pid() == holder && ended == Ok(0)
     }
 
+    /// Whether there is nothing left to restore, or nothing left where to. Restores handlers.
+    fn is_done(&self) -> bool {
+        // What is still attached is left to the tracer process: it ends by itself.
+        let restores_handlers = || {
+            let request = Message::new([wire::RESTORE_HANDLERS]);
+            self.begin("restore handlers", &request).is_ok()
+        };
+        let has_jumps = !self.jumps.is_empty();
+        if !has_jumps && (self.jumps.handlers().is_empty() || restores_handlers()) {
+            return true;
+        }
+        let is_in_children = has_jumps && self.jumps.children().is_some();
+        self.memory.is_gone() && !is_in_children
+    }
+
     fn helper(&self) -> MutexGuard<'_, Helper> {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,6 +148,11 @@ impl Tracer {
     pub(super) fn set_handlers(&self, scratch: u64, ours: u64, old: [Action; 2]) {
         fault::step();
         self.jumps.handlers().set(scratch, ours, old);
+    }
+
+    /// Which signal handlers were replaced last.
+    pub(super) fn old_handlers(&self) -> [Action; 2] {
+        self.jumps.handlers().old()
     }
 
     /// Says by which memory forked children are known.
@@ -190,12 +210,7 @@ impl Helper {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // What is still attached is left to it: it ends by itself.
-        if !self.jumps.is_empty() {
-            return;
-        }
-        let handlers = Message::new([wire::RESTORE_HANDLERS]);
-        if self.jumps.handlers().is_empty() || self.begin("restore handlers", &handlers).is_ok() {
+        if self.is_done() {
             self.helper().process.kill();
         }
     }

@@ -53,8 +53,8 @@ const OVERFLOW: i32 = 11;
 /// The machine code of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Trampoline {
-    /// What is written at its address. The first 16 bytes are for the program that it runs, or for the code of a list of
-    /// them: its address, then its cookie.
+    /// What is written at its address. The first 16 bytes are for the program that it runs, or for the code of a list
+    /// of them: its address, then its cookie.
     pub(super) bytes: Vec<u8>,
     /// Where the jump leads.
     pub(super) entry: u64,

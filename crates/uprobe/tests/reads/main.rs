@@ -9,7 +9,7 @@ mod compile;
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
     probes::{At, Attached, Place, Probes},
-    process::Image,
+    process::{Image, Runtime},
 };
 use common::{Binary, Target, handled, wait_until};
 use nix::{
@@ -218,6 +218,26 @@ fn handlers_are_as_before_when_the_probes_are_gone() {
             let _ = probes.detach(attached).unwrap();
             drop(probes);
             assert_eq!(handled(process.pid()), before);
+        }
+    }
+}
+
+#[test]
+fn a_handler_that_is_installed_twice_does_not_lead_to_itself() {
+    for arguments in [&[][..], &["h"]] {
+        let mut process = Binary::compile("reads.c", &[]).start(arguments);
+        let before = handled(process.pid());
+        let mut runtime = Runtime::open(process.pid()).unwrap();
+        runtime.load_guard().unwrap();
+        runtime.install_guard().unwrap();
+        runtime.install_guard().unwrap();
+        if arguments == ["h"] {
+            assert_eq!(ask(&mut process, "faults"), 100);
+        }
+        drop(runtime);
+        assert_eq!(handled(process.pid()), before);
+        if arguments == ["h"] {
+            assert_eq!(ask(&mut process, "faults"), 100);
         }
     }
 }

@@ -13,8 +13,8 @@ use iced_x86::{
 };
 
 impl Assembly<'_> {
-    /// Gives a forked child, whose state was wiped, slots of its own in place of its parent's. Where there are none left,
-    /// none of its threads gets an area.
+    /// Gives a forked child, whose state was wiped, slots of its own in place of its parent's. Where there are none
+    /// left, none of its threads gets an area.
     pub(super) fn write_child(&mut self, children: u64) -> Result<(), IcedError> {
         let (s, layout) = (self.scratch, self.context.layout);
         let a = &mut self.a;
