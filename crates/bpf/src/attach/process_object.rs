@@ -270,7 +270,7 @@ impl ProcessObject {
         if found.is_empty() {
             return Ok(());
         }
-        if let Some(of_parents) = self.inherited(pid, &found)? {
+        if let Some(of_parents) = self.inherited(pid, &all, &found)? {
             // It runs its parent's programs. A file that it has loaded since is not probed.
             self.ended.missed += u64::from(!sections.is_subset(&of_parents));
             return Ok(());
@@ -293,9 +293,14 @@ impl ProcessObject {
 
     /// The sections whose programs a forked child has from processes that it descends from. `None` where it has none of
     /// these places from one.
-    fn inherited(&self, pid: i32, found: &[(usize, Found)]) -> Result<Option<BTreeSet<usize>>> {
+    fn inherited(
+        &self,
+        pid: i32,
+        all: &[Mapping],
+        found: &[(usize, Found)],
+    ) -> Result<Option<BTreeSet<usize>>> {
         let attached = self.attached.iter();
-        let parents = attached.filter(|one| self.probes.is_child_of(pid, &one.attached));
+        let parents = attached.filter(|one| self.probes.is_child_of(pid, all, &one.attached));
         let sections: BTreeSet<usize> = parents.flat_map(|one| one.sections.clone()).collect();
         if sections.is_empty() {
             return Ok(None);
@@ -375,7 +380,7 @@ impl Drop for ProcessObject {
     }
 }
 
-/// It is wrong on every machine.
+/// An error of what was given, which is one on any machine.
 fn wrong(path: &Path, words: String) -> Error {
     Error::UserObject {
         path: path.to_owned(),

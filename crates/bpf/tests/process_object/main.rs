@@ -114,7 +114,7 @@ fn several_programs_at_one_place_all_run() {
     }
 }
 
-/// A server, as it were: a shell that runs what it is told.
+/// A server, as it were: a shell that runs what a test writes to it.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -222,7 +222,7 @@ fn libraries_that_are_loaded_later_are_attached_to() {
         missed: 0,
     };
     assert_eq!(object.detach().expect("it detaches"), all);
-    // What a forked child loads is not probed, and that is told.
+    // What a forked child loads is not probed: a missed call.
     shell.attach(&mut object);
     shell.run(&format!("{command} 30 fork"), &mut object, || {});
     let all = ProcessCounts {
@@ -234,7 +234,7 @@ fn libraries_that_are_loaded_later_are_attached_to() {
 }
 
 #[test]
-fn a_path_that_leads_nowhere_is_told() {
+fn a_path_that_leads_nowhere_is_an_error() {
     if !require::host() {
         return;
     }

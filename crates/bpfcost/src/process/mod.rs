@@ -182,7 +182,7 @@ impl Process {
         let mut ends = [PollFd::new(&end, PollFlags::IN)];
         let begun = Instant::now();
         retry_on_intr(|| poll(&mut ends, Some(&patience)))?;
-        // Where a probe traces it just then, its parent is told a moment later.
+        // Where a probe traces it just then, its parent can ask for its status a moment later.
         while begun.elapsed() < limit {
             if let Some(status) = self.ended()? {
                 return Ok(status);

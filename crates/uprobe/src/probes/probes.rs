@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
-    process::{Attachment, Counts, Function, Hits, Inside, Probe, Program, UsdtSite},
+    process::{Attachment, Counts, Function, Hits, Inside, Mapping, Probe, Program, UsdtSite},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -197,10 +197,11 @@ impl Probes {
         target.is_some_and(|target| target.runtime.is_there())
     }
 
-    /// Whether a process descends by fork from the one that was attached to, after its children were followed.
-    pub fn is_child_of(&self, pid: i32, attached: &Attached) -> bool {
+    /// Whether a process, with what it has mapped, descends by fork from the one that was attached to, after its children
+    /// were followed.
+    pub fn is_child_of(&self, pid: i32, mappings: &[Mapping], attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
-        target.is_some_and(|target| target.runtime.is_parent_of(pid))
+        target.is_some_and(|target| target.runtime.is_parent_of(pid, mappings))
     }
 
     /// Whether the process ended, or runs another program than the one that was attached to, and had no children that

@@ -105,13 +105,12 @@ pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|&pid| pid != except)
-        .filter(|&pid| is_descendant(inode, pid))
+        .filter(|&pid| mappings(pid).is_ok_and(|all| is_descendant(inode, &all)))
         .collect()
 }
 
-/// Whether a process has a mapping of the memory with this inode.
-pub(super) fn is_descendant(inode: u64, pid: i32) -> bool {
-    let all = mappings(pid).unwrap_or_default();
+/// Whether a process with these mappings has one of the memory with this inode.
+pub(super) fn is_descendant(inode: u64, all: &[Mapping]) -> bool {
     let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
     mapped.any(|mapping| mapping.inode == inode)
 }

@@ -7,6 +7,7 @@ use super::{
     error::{Error, Result},
     guard::Guard,
     image::{Function, Image},
+    maps::Mapping,
     memory::{Memory, Write},
     place::Place,
     program_list::Listed,
@@ -87,7 +88,7 @@ pub struct Runtime {
     pub(super) lists: HashMap<Vec<Listed>, u64>,
     /// How many attachments were prepared.
     pub(super) attachments: u64,
-    /// Those that nobody has any more, although they could not be restored: the process could not be stopped, or there
+    /// Those that could not be restored when they ended: the process could not be stopped, or there
     /// was no memory for code.
     pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
@@ -201,11 +202,11 @@ impl Runtime {
         Ok(())
     }
 
-    /// Whether a process is a child that was forked while children were followed, or a child's child, and runs the same
-    /// program.
-    pub fn is_parent_of(&self, pid: i32) -> bool {
+    /// Whether a process, with what it has mapped, is a child that was forked while children were followed, or a child's
+    /// child, and runs the same program.
+    pub fn is_parent_of(&self, pid: i32, mappings: &[Mapping]) -> bool {
         let children = self.areas.children.as_ref();
-        children.is_some_and(|children| pid != self.pid && is_descendant(children.inode, pid))
+        children.is_some_and(|children| pid != self.pid && is_descendant(children.inode, mappings))
     }
 
     /// Whether there are such children, of those that had probes.

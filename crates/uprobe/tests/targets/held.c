@@ -11,7 +11,7 @@
 long held(long pid, long signal);
 extern const char held_here[];
 
-/* Nobody else's instructions are between the system call and the RET, whose jump takes 5 bytes. */
+/* No instruction of the compiler is between the system call and the RET, whose jump takes 5 bytes. */
 asm(".globl held\n"
     ".type held, @function\n"
     "held:\n"
