@@ -5,6 +5,9 @@
  *
  * Each added instruction multiplies, and needs the one before, from run to run too: a CPU
  * can neither skip nor overlap them, so on hardware each costs the same number of cycles.
+ *
+ * The anchor is the opposite: additions that need not wait for each other, so that a CPU does
+ * as many at once as it can. Whoever else works on the same core makes it slower.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -39,3 +42,29 @@ RUNG(1)
 RUNG(10)
 RUNG(100)
 RUNG(1000)
+
+__u64 sums_so_far[4]; /* each grows by its place, from 1 on, with every step */
+
+#define ANCHOR_STEPS 64
+
+__noinline int body_anchor(struct xdp_md *ctx)
+{
+	__u64 first = sums_so_far[0], second = sums_so_far[1];
+	__u64 third = sums_so_far[2], fourth = sums_so_far[3];
+
+	asm volatile(".rept %c[steps]\n"
+		     "%[first] += 1\n"
+		     "%[second] += 2\n"
+		     "%[third] += 3\n"
+		     "%[fourth] += 4\n"
+		     ".endr"
+		     : [first] "+r"(first), [second] "+r"(second), [third] "+r"(third),
+		       [fourth] "+r"(fourth)
+		     : [steps] "i"(ANCHOR_STEPS), "r"(ctx));
+	sums_so_far[0] = first;
+	sums_so_far[1] = second;
+	sums_so_far[2] = third;
+	sums_so_far[3] = fourth;
+	return XDP_PASS;
+}
+TIMED_PROGRAM("xdp", ladder_anchor, struct xdp_md, body_anchor, reset)

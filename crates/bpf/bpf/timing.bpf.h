@@ -15,6 +15,10 @@
  * other CPUs. The cost of the loop and the reset is measured by timing an empty body with the same
  * reset (a floor), and that of the reset in its context by resetting twice (timing_resets = 2).
  *
+ * With can_loop, a batch on one CPU can be cut into slices of timing_slice bodies: the clock is read
+ * once more between two of them, and timing_edges keeps what it said. What such a read costs is measured
+ * after the batch, so that it can be taken off.
+ *
  * Use:
  *	static __always_inline int body(struct xdp_md *ctx) { ... return code; }
  *	static __always_inline void reset(struct xdp_md *ctx) { ... }
@@ -43,6 +47,12 @@
  */
 #define TIMING_WAIT_TURNS (1 << 22)
 
+/* Slices that a batch can be cut into. */
+#define TIMING_MAX_SLICES 512
+
+/* Clock reads of which the fastest tells what one costs. */
+#define TIMING_CLOCK_READS 4
+
 /* Tries to leave the wait; a try fails only when another CPU comes or goes meanwhile. */
 #define TIMING_EXCHANGES 64
 
@@ -54,16 +64,21 @@ struct timing_sample {
 	__u64 cpu_counter; /* 1: read from the CPU time counter; 0: from bpf_ktime_get_ns */
 	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
 	__u64 ticks; /* timer ticks of the machine from just before the batch to just after it */
-	__u64 spare[10];
+	__u64 edges; /* clock reads between slices */
+	__u64 clock_ns; /* what such a read costs; 0 where there was none */
+	__u64 spare[8];
 } __attribute__((aligned(128)));
 
 /* All of it lives in .bss: the verifier must not know the counts, or it walks them. */
 __u64 timing_ops; /* bodies per batch, at least 1 */
 __u64 timing_resets; /* how often the reset is done between bodies: 1 or 2 */
+__u64 timing_slice; /* bodies per slice; 0: the batch is not cut */
 __u64 timing_cpus; /* CPUs that start together; 0 and 1 don't wait */
 __u64 timing_arrived; /* CPUs that wait; user space sets it to 0 before a batch */
+__u64 timing_next; /* the end of the slice under way, in bodies */
 __u64 timing_zero; /* always 0, unknown to the verifier */
 struct timing_sample timing_samples[TIMING_MAX_CPUS];
+__u64 timing_edges[TIMING_MAX_SLICES]; /* clock at the end of each slice but the last, in ns */
 
 /*
  * CPU time counter kfuncs, where the kernel has them (Debian's 7.2 does not): one
@@ -156,12 +171,66 @@ static __always_inline __u64 timing_tick(void)
 	return bpf_jiffies64();
 }
 
-static __always_inline void timing_finish(struct timing_sample *sample, __u64 tick, __u64 start,
-					  __u64 end, __u64 ops)
+/*
+ * Where the slice ends that begins behind `done` bodies. It passes through memory, so that the
+ * verifier knows nothing of it: what it knows of a loop's bounds, it would have to follow.
+ */
+static __always_inline __u64 timing_slice_end(__u64 done)
 {
-	sample->ticks = timing_tick() - tick;
-	sample->start_ns = timing_nanos(start);
+	__u64 ops = *(volatile __u64 *)&timing_ops, slice = *(volatile __u64 *)&timing_slice;
+
+	*(volatile __u64 *)&timing_next = slice && slice < ops - done ? done + slice : ops;
+	return *(volatile __u64 *)&timing_next;
+}
+
+static __always_inline _Bool timing_done(__u64 done)
+{
+	return done >= *(volatile __u64 *)&timing_ops;
+}
+
+/* Between two slices; counts those for which there is no room too. */
+static __always_inline void timing_edge(struct timing_sample *sample)
+{
+	__u64 edge = sample->edges++;
+
+	if (edge < TIMING_MAX_SLICES)
+		timing_edges[edge] = timing_nanos(timing_clock());
+}
+
+/* What a clock read costs that follows another: the least of a few. */
+static __always_inline __u64 timing_clock_cost(void)
+{
+	__u64 before = timing_nanos(timing_clock()), least = ~0ULL;
+
+	for (int i = 0; i < TIMING_CLOCK_READS; i++) {
+		__u64 now = timing_nanos(timing_clock());
+
+		if (now - before < least)
+			least = now - before;
+		before = now;
+	}
+	return least;
+}
+
+/*
+ * What a batch needs at its end lies in its sample, not on the stack: from 64 bytes of it on, a
+ * kernel gives a program a stack of its own, and no walk of the kernel's stack begins there.
+ */
+static __always_inline void timing_begin(struct timing_sample *sample)
+{
+	sample->edges = 0;
+	sample->ticks = timing_tick();
+	sample->start_ns = timing_clock();
+}
+
+static __always_inline void timing_finish(struct timing_sample *sample, __u64 ops)
+{
+	__u64 end = timing_clock();
+
+	sample->ticks = timing_tick() - sample->ticks;
+	sample->start_ns = timing_nanos(sample->start_ns);
 	sample->end_ns = timing_nanos(end);
+	sample->clock_ns = sample->edges ? timing_clock_cost() : 0;
 	sample->cpu_counter = timing_counter();
 	sample->together = 1;
 	sample->ops = ops;
@@ -197,21 +266,27 @@ typedef void (*timing_reset)(void *ctx);
 static __always_inline int timing_can_loop_batch(void *ctx, timing_body body, timing_reset reset)
 {
 	struct timing_sample *sample = timing_sample();
-	__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start, tick;
+	__u64 twice = timing_resets > 1, done = timing_zero;
 	int code;
 
 	if (!sample || !timing_wait_can_loop())
 		return -1;
-	tick = timing_tick();
-	start = timing_clock();
+	timing_begin(sample);
 	code = body(ctx);
-	for (done++; done < ops && timing_can_loop(); done++) {
-		reset(ctx);
-		if (twice)
+	done++;
+	while (!timing_done(done) && timing_can_loop()) {
+		__u64 end = timing_slice_end(done);
+
+		for (; done < end && timing_can_loop(); done++) {
 			reset(ctx);
-		code = body(ctx);
+			if (twice)
+				reset(ctx);
+			code = body(ctx);
+		}
+		if (!timing_done(done))
+			timing_edge(sample);
 	}
-	timing_finish(sample, tick, start, timing_clock(), done);
+	timing_finish(sample, done);
 	return code;
 }
 
@@ -232,22 +307,22 @@ static __always_inline long timing_step(struct timing_turn *turn, timing_body bo
 	return 0;
 }
 
+/* In one piece: Linux 6.1 miscounts a loop in the callback of another. */
 static __always_inline int timing_bpf_loop_batch(void *ctx, timing_body body,
 						 long (*step)(__u32, void *))
 {
 	struct timing_sample *sample = timing_sample();
 	struct timing_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };
-	__u64 ops = timing_ops, tick, start;
+	__u64 ops = timing_ops;
 
 	if (!sample || !timing_wait_bpf_loop())
 		return -1;
-	tick = timing_tick();
-	start = timing_clock();
+	timing_begin(sample);
 	turn.code = body(ctx);
 	turn.done = 1;
 	if (ops > 1)
 		bpf_loop(ops - 1, step, &turn, 0);
-	timing_finish(sample, tick, start, timing_clock(), turn.done);
+	timing_finish(sample, turn.done);
 	return turn.code;
 }
 

@@ -188,6 +188,17 @@ impl Globals {
             .ok_or_else(|| self.layout.no(name))
     }
 
+    /// The first of an array of words, as many as it has.
+    fn words(&self, name: &str, most: usize) -> Vec<u64> {
+        let bytes = self.bytes(name).unwrap_or_default();
+        let (words, _) = bytes.as_chunks::<8>();
+        words
+            .iter()
+            .take(most)
+            .map(|&word| u64::from_le_bytes(word))
+            .collect()
+    }
+
     pub(crate) fn set(&mut self, name: &str, value: u64) -> Result<()> {
         let variable = self.layout.variable(name)?;
         let (section, place) = (variable.section.clone(), variable.place);
@@ -250,6 +261,7 @@ impl Area for Globals {
         let words = [
             ("timing_ops", request.ops.max(1)),
             ("timing_resets", request.resets),
+            ("timing_slice", request.slice()),
             ("timing_cpus", request.cpus.len() as u64),
             ("timing_arrived", 0),
         ];
@@ -282,6 +294,8 @@ impl Area for Globals {
             cpu_counter: word("cpu_counter"),
             together: word("together"),
             ticks: word("ticks"),
+            clock_ns: word("clock_ns"),
+            edges: self.words("timing_edges", word("edges") as usize),
         }
     }
 }

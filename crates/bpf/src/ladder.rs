@@ -1,5 +1,5 @@
 //! The ladder: programs with known amounts of added work. `self-test` checks that they are measured; one rung is
-//! the sentinel.
+//! the sentinel. The anchor beside it is work that others on the same core slow.
 
 use crate::{
     error::{Error, Result},
@@ -9,6 +9,11 @@ use crate::{
 
 /// Instructions added by each rung.
 pub const RUNGS: [u32; 5] = [0, 1, 10, 100, 1000];
+
+/// How often the anchor adds to the first of its sums, one at a time (`ANCHOR_STEPS`).
+const ANCHOR_STEPS: u64 = 64;
+
+const ANCHOR: &str = "ladder_anchor";
 
 /// Any packet will do: the rungs do not look at it.
 const PACKET: [u8; 64] = [0; 64];
@@ -25,6 +30,34 @@ impl Ladder {
             open.time(&program_name(rung))?;
         }
         open.load().map(Ladder)
+    }
+
+    /// Loads the program of one rung, and the anchor.
+    pub fn with_anchor(rung: u32, looping: Loop) -> Result<Self> {
+        let mut open = OpenObject::open("ladder", looping)?;
+        open.time(&program_name(rung))?;
+        open.time(ANCHOR)?;
+        open.load().map(Ladder)
+    }
+
+    /// Times `ops` runs of the anchor on `cpu`. Its sum shows that they were made.
+    pub fn anchor(&mut self, ops: u64, cpu: u32) -> Result<Observation> {
+        let request = Request {
+            ops,
+            resets: 1,
+            cpus: &[cpu],
+            after_tick: false,
+        };
+        let sum = |ladder: &TimedObject| ladder.bytes("sums_so_far").map(|bytes| word(&bytes));
+        let before = sum(&self.0)?;
+        let mut seen = self.0.batch(ANCHOR, &request, &[PACKET.to_vec()])?;
+        let grown = sum(&self.0)?.wrapping_sub(before);
+        match seen.pop() {
+            Some(seen) if seen.ops == ops && grown == ops * ANCHOR_STEPS => Ok(seen),
+            _ => Err(Error::Refused(format!(
+                "the anchor failed its check: its sum grew by {grown}, not by {ops} times {ANCHOR_STEPS}"
+            ))),
+        }
     }
 
     /// The product of all multiplications so far.
@@ -60,4 +93,11 @@ impl Ladder {
 
 fn program_name(rung: u32) -> String {
     format!("ladder_{rung}")
+}
+
+/// The first word of these bytes.
+fn word(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |word| u64::from_ne_bytes(*word))
 }

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! bpfcost_bpf::timing_area!(my_skel::types::bss);
-//! let seen = timing::batch(&Program::of(&program)?, area, &Request { ops, resets: 1, cpus: &[0], after_tick: false }, &[packet])?;
+//! let request = Request { ops, resets: 1, cpus: &[0], after_tick: false };
+//! let seen = timing::batch(&Program::of(&program)?, area, &request, &[packet])?;
 //! ```
 //!
 //! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
@@ -30,6 +31,9 @@ use crate::{
 
 /// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
 pub const MAX_CPUS: u32 = 1024;
+
+/// Slices that a batch on one CPU is cut into: 40 µs each of a batch of 10 ms. At most `TIMING_MAX_SLICES`.
+pub const SLICES: u64 = 256;
 
 /// How often CPUs try to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
@@ -77,8 +81,34 @@ pub struct Request<'a> {
     /// CPUs that run a batch each, starting together.
     pub cpus: &'a [u32],
     /// Whether the batch begins just after a tick of the timer, so that a batch shorter than the time
-    /// between two of them has none in it. For one CPU.
+    /// between two of them has none in it. For one CPU, on a clock that counts instructions: the batch is not cut into
+    /// slices either.
     pub after_tick: bool,
+}
+
+impl Request<'_> {
+    /// Bodies in a slice; 0 where the batch is not cut.
+    #[doc(hidden)]
+    pub fn slice(&self) -> u64 {
+        match self.cpus {
+            [_] => slice(self.ops, self.after_tick),
+            _ => 0,
+        }
+    }
+}
+
+/// Operations in a slice of a batch on one CPU; 0 where it is not cut.
+pub(crate) fn slice(ops: u64, after_tick: bool) -> u64 {
+    if after_tick { 0 } else { ops.div_ceil(SLICES) }
+}
+
+/// Nanoseconds per operation of each slice that lies between two edges: of all whole ones but the first.
+pub(crate) fn slices(edges: &[u64], slice: u64, clock_ns: u64) -> Vec<f64> {
+    let of_slice = |edges: &[u64]| {
+        let ns = edges[1].saturating_sub(edges[0]).saturating_sub(clock_ns);
+        ns as f64 / slice as f64
+    };
+    edges.windows(2).map(of_slice).collect()
 }
 
 /// One CPU's timing of a batch.
@@ -102,6 +132,12 @@ pub struct Observation {
     /// How often the thread that ran the batch gave up its CPU to wait for something. A batch never
     /// waits: where this is not 0, the CPU may have been idle, and an emulated clock may have leapt.
     pub waits: u64,
+    /// What it cost to read the clock once more between two slices, in nanoseconds; all values are without it.
+    pub clock_ns: u64,
+    /// Nanoseconds per body of each whole slice, in order, but for the first, whose first body follows no reset.
+    pub slices: Vec<f64>,
+    /// How often the clock was read between slices.
+    pub edges: u64,
     /// What the last body returned.
     pub code: u32,
     /// The packet that the last body left.
@@ -109,7 +145,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    fn of(cpu: u32, sample: TimingSample, ran: TestRun) -> Self {
+    fn of(cpu: u32, slice: u64, sample: TimingSample, ran: TestRun) -> Self {
         Observation {
             cpu,
             start_ns: sample.start_ns,
@@ -119,6 +155,9 @@ impl Observation {
             cpu_counter: sample.cpu_counter == 1,
             ticks: sample.ticks,
             waits: ran.waits,
+            clock_ns: sample.clock_ns,
+            slices: slices(&sample.edges, slice, sample.clock_ns),
+            edges: sample.edges.len() as u64,
             code: ran.code,
             output: ran.output,
         }
@@ -129,14 +168,17 @@ impl Observation {
         self.elapsed_ns() / self.ops.max(1) as f64
     }
 
-    /// Nanoseconds from the first body to the last.
+    /// Nanoseconds from the first body to the last, without the clock reads between slices.
     pub fn elapsed_ns(&self) -> f64 {
-        self.end_ns.saturating_sub(self.start_ns) as f64
+        let reads = self.edges * self.clock_ns;
+        self.end_ns
+            .saturating_sub(self.start_ns)
+            .saturating_sub(reads) as f64
     }
 }
 
 /// One CPU's sample as it stands in `.bss`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TimingSample {
     /// See [`Observation`].
     pub start_ns: u64,
@@ -150,6 +192,10 @@ pub struct TimingSample {
     pub together: u64,
     /// See [`Observation`].
     pub ticks: u64,
+    /// See [`Observation`].
+    pub clock_ns: u64,
+    /// The clock at the end of each slice but the last; empty where the batch was not cut.
+    pub edges: Vec<u64>,
 }
 
 /// The `.bss` of an object that includes `timing.bpf.h`; see [`timing_area!`](crate::timing_area).
@@ -169,6 +215,7 @@ macro_rules! timing_area {
                 use $crate::timing::store;
                 store(&mut self.timing_ops, request.ops.max(1));
                 store(&mut self.timing_resets, request.resets);
+                store(&mut self.timing_slice, request.slice());
                 store(&mut self.timing_cpus, request.cpus.len() as u64);
                 store(&mut self.timing_arrived, 0);
                 for &cpu in request.cpus {
@@ -193,6 +240,12 @@ macro_rules! timing_area {
                         cpu_counter: fetch(&sample.cpu_counter),
                         together: fetch(&sample.together),
                         ticks: fetch(&sample.ticks),
+                        clock_ns: fetch(&sample.clock_ns),
+                        edges: {
+                            let edges =
+                                self.timing_edges.iter().take(fetch(&sample.edges) as usize);
+                            edges.map(fetch).collect()
+                        },
                     },
                 }
             }
@@ -260,7 +313,8 @@ fn attempt<A: Area>(
         (cpus, packets) => on_all(program, cpus, packets)?,
     };
     let all = request.cpus.iter().zip(left);
-    let observe = |(&cpu, ran): (&u32, TestRun)| Observation::of(cpu, area.sample(cpu), ran);
+    let observe =
+        |(&cpu, ran): (&u32, TestRun)| Observation::of(cpu, request.slice(), area.sample(cpu), ran);
     Ok(all.map(observe).collect())
 }
 
@@ -287,7 +341,7 @@ pub(crate) fn batch_by<A: Area>(
         output: Vec::new(),
         waits: cpu::waits()? - waits_before,
     };
-    Ok(Observation::of(cpu, area.sample(cpu), ran))
+    Ok(Observation::of(cpu, request.slice(), area.sample(cpu), ran))
 }
 
 /// How long the calling thread worked on its own.

@@ -122,6 +122,10 @@ fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, bo
         maps.take(attach, body).expect("maps"),
     );
     assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{attach}");
+    // 250 slices of 4 events, of which the first and the last are left out.
+    assert_eq!(driven.slices.len(), 248, "{attach}");
+    let cut = driven.slices.iter().sum::<f64>() * 4.0;
+    assert!(cut > 0.0 && cut < driven.elapsed_ns, "{attach}: {cut}");
     let runs = EVENTS * attach.runs_per_event();
     assert_eq!(seen.hits, runs, "{attach}/{body}");
     assert_eq!((seen.drops, seen.errors), (0, 0), "{attach}/{body}");

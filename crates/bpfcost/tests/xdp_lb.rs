@@ -36,7 +36,7 @@ fn invalid<T: std::fmt::Debug>(result: Result<T, Fault>) -> Problem {
 }
 
 /// Every case of the experiment, in a few trials.
-fn all_cases(experiment: &XdpLb) {
+fn all_cases(experiment: &XdpLb, cut: bool) {
     if !require::host() {
         return;
     }
@@ -59,6 +59,11 @@ fn all_cases(experiment: &XdpLb) {
                 "{}: {trial:?}",
                 case.name
             );
+            assert_eq!(trial.slices.is_empty(), !cut, "{}", case.name);
+            let twice = trial.secondary.contains_key("reset_twice");
+            let cut_twice = trial.secondary_slices.get("reset_twice");
+            let cut_twice = cut_twice.is_some_and(|slices| !slices.is_empty());
+            assert_eq!(cut_twice, cut && twice, "{}", case.name);
         }
     }
     epoch.unload().expect("unload");
@@ -66,12 +71,13 @@ fn all_cases(experiment: &XdpLb) {
 
 #[test]
 fn all_cases_prove_themselves() {
-    all_cases(&XdpLb::default());
+    let cut = Loop::probe().expect("probe") == Loop::CanLoop;
+    all_cases(&XdpLb::default(), cut);
 }
 
 #[test]
 fn all_cases_prove_themselves_in_the_loop_of_older_kernels() {
-    all_cases(&XdpLb::with_loop(Loop::BpfLoop));
+    all_cases(&XdpLb::with_loop(Loop::BpfLoop), false);
 }
 
 /// Runs the replay and then a timed trial of a wrong datapath: both must find it.

@@ -34,6 +34,7 @@ mod signed_rank;
 pub mod sittings;
 pub mod spread;
 pub mod totals;
+pub mod undisturbed;
 pub mod verdict;
 
 pub use additive::{Additive, judge_sums};

@@ -7,6 +7,8 @@ mod claims;
 mod families;
 #[path = "../examples/coverage/lopsided.rs"]
 mod lopsided;
+#[path = "../examples/coverage/neighbours.rs"]
+mod neighbours;
 #[path = "../examples/coverage/noise.rs"]
 mod noise;
 #[path = "../examples/coverage/rounds.rs"]
@@ -20,6 +22,7 @@ use bpfcost_stats::session_spread::{Level, SessionSpreads};
 use bpfcost_stats::{Spread, spread};
 use claims::MedianDistribution;
 use lopsided::Shape;
+use neighbours::{Neighbours, WORKS};
 use noise::{Dice, Noise, NoisyMachine};
 
 #[test]
@@ -39,6 +42,20 @@ fn intervals_cover_under_every_noise() {
             );
         }
     }
+}
+
+#[test]
+fn an_undisturbed_cost_is_read_through_neighbours() {
+    for neighbours in Neighbours::ALL {
+        let read = neighbours::reading(neighbours, WORKS[1], 20, 12, 14);
+        // 12 runs leave 93.5 % open down to three quarters.
+        assert!(read.own >= 0.75, "{neighbours:?}: {read:?}");
+        assert!(read.difference >= 0.75, "{neighbours:?}: {read:?}");
+        assert!(read.bias.abs() < 0.15, "{neighbours:?}: {read:?}");
+    }
+    // Work that differs as much as that from slice to slice is not known.
+    let rough = neighbours::reading(Neighbours::ALL[0], WORKS[3], 20, 4, 15);
+    assert_eq!(rough.known, 0.0, "{rough:?}");
 }
 
 #[test]

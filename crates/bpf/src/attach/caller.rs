@@ -65,12 +65,13 @@ impl Caller {
             u64::from(after_tick),
         ];
         match self.ask(&words)?[..] {
-            [elapsed_ns, ticks, waits] => Ok(BatchResult {
+            [elapsed_ns, ticks, waits, ref slices @ ..] => Ok(BatchResult {
                 events,
                 made: events,
                 elapsed_ns: f64::from_bits(elapsed_ns),
                 ticks,
                 waits,
+                slices: slices.iter().map(|&bits| f64::from_bits(bits)).collect(),
             }),
             _ => Err(ended()),
         }
@@ -162,12 +163,14 @@ fn answer(asked: &[u64], pinned: &mut Option<(u64, CpuPin)>) -> Result<Vec<u64>>
                 cpu: cpu as u32,
                 after_tick: after_tick != 0,
             };
-            let timed = stopwatch::time(&request, || {
+            let timed = stopwatch::time(&request, |events| {
                 routine::call(routine, events);
                 Ok(())
             });
             let timed = timed?;
-            Ok(vec![timed.elapsed_ns.to_bits(), timed.ticks, timed.waits])
+            let whole = [timed.elapsed_ns.to_bits(), timed.ticks, timed.waits];
+            let slices = timed.slices.iter().map(|ns| ns.to_bits());
+            Ok(whole.into_iter().chain(slices).collect())
         }
         [ask::THREADS, routine, calls, ref cpus @ ..] => {
             *pinned = None;

@@ -209,7 +209,7 @@ pub struct BatchRequest {
 }
 
 /// The result of a batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
     /// Events that were timed: as many as asked for, or more where they come in sets.
     pub events: u64,
@@ -221,6 +221,9 @@ pub struct BatchResult {
     pub ticks: u64,
     /// How often the thread waited meanwhile; see [`crate::timing::Observation::waits`].
     pub waits: u64,
+    /// Nanoseconds per event of each slice; see [`crate::timing::Observation::slices`]. Empty where the batch was not
+    /// cut.
+    pub slices: Vec<f64>,
 }
 
 /// Events of one driver. Dropping it undoes all that it made.

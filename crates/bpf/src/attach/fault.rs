@@ -8,6 +8,7 @@
 
 use std::{
     io,
+    ops::Range,
     os::fd::OwnedFd,
     ptr,
     rc::{Rc, Weak},
@@ -59,7 +60,7 @@ impl Faults {
         let memory = Memory::map(PAGES)
             .map_err(failed("page-fault", "mapping memory whose pages are read"))?;
         memory.make_tables();
-        memory.read(FIRST_FAULTS);
+        memory.read(0..FIRST_FAULTS);
         memory
             .release(PAGES)
             .map_err(failed("page-fault", "releasing the pages"))?;
@@ -101,8 +102,11 @@ impl Events for Faults {
             None => Ok(()),
         };
         turn(true)?;
-        let driven = stopwatch::time(&ask, || {
-            self.memory.read(pages);
+        let mut read = 0;
+        let driven = stopwatch::time(&ask, |pages| {
+            let until = read + pages as usize;
+            self.memory.read(read..until);
+            read = until;
             Ok(())
         });
         turn(false)?;
@@ -148,10 +152,10 @@ impl Memory {
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.pages * page_size()) }
     }
 
-    /// Reads the first pages.
-    fn read(&self, pages: usize) {
+    /// Reads these pages.
+    fn read(&self, pages: Range<usize>) {
         let size = page_size();
-        routine::read_pages(&self.bytes()[..pages * size], size);
+        routine::read_pages(&self.bytes()[pages.start * size..pages.end * size], size);
     }
 
     /// Has the kernel make every page table, by a page in each.

@@ -1,15 +1,27 @@
 //! Times a batch of events that user space makes.
 //!
-//! In the number: the work, and one read of the clock. The clock is CLOCK_MONOTONIC, read without a
-//! system call; BPF programs read the same one.
+//! In the number: the work, and one read of the clock; those between slices are taken off. The clock is
+//! CLOCK_MONOTONIC, read without a system call; BPF programs read the same one.
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 use super::{BatchRequest, BatchResult};
-use crate::{cpu, error::Result, timing::wait_for_tick};
+use crate::{
+    cpu,
+    error::Result,
+    timing::{self, wait_for_tick},
+};
 
-/// Does the work, which makes as many events as asked for.
-pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Result<BatchResult> {
+/// Clock reads of which the fastest tells what one costs.
+const CLOCK_READS: usize = 4;
+
+/// Does the work, which makes as many events as it is given, slice by slice.
+pub(super) fn time(
+    ask: &BatchRequest,
+    mut work: impl FnMut(u64) -> Result<()>,
+) -> Result<BatchResult> {
+    let slice = timing::slice(ask.events, ask.after_tick);
+    let mut edges = Vec::with_capacity(timing::SLICES as usize);
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
     if ask.after_tick {
         wait_for_tick();
@@ -17,17 +29,33 @@ pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Res
     let waits = cpu::waits()?;
     let coarse = now(ClockId::MonotonicCoarse);
     let start = monotonic_ns();
-    work()?;
+    let mut left = ask.events;
+    while slice != 0 && left > slice {
+        work(slice)?;
+        left -= slice;
+        edges.push(monotonic_ns());
+    }
+    work(left)?;
     let end = monotonic_ns();
     // The coarse clock moves at ticks alone, by about their distance.
     let moved = now(ClockId::MonotonicCoarse).saturating_sub(coarse);
+    let clock_ns = if edges.is_empty() { 0 } else { clock_cost_ns() };
+    let reads_ns = edges.len() as u64 * clock_ns;
     Ok(BatchResult {
         events: ask.events,
         made: ask.events,
-        elapsed_ns: end.saturating_sub(start) as f64,
+        elapsed_ns: end.saturating_sub(start).saturating_sub(reads_ns) as f64,
         ticks: (moved + tick_ns / 2) / tick_ns,
         waits: cpu::waits()?.saturating_sub(waits),
+        slices: timing::slices(&edges, slice, clock_ns),
     })
+}
+
+/// What a clock read costs that follows another: the least of a few.
+fn clock_cost_ns() -> u64 {
+    let reads = [(); CLOCK_READS + 1].map(|()| monotonic_ns());
+    let costs = reads.windows(2).map(|reads| reads[1] - reads[0]);
+    costs.min().unwrap_or(0)
 }
 
 /// The time of CLOCK_MONOTONIC.

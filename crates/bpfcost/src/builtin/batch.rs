@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow};
 use bpfcost_bpf::timing::Observation;
 
-use crate::experiment::{Batch, Fault, Problem, Trial, differs};
+use crate::experiment::{Batch, Fault, Problem, Slices, Trial, differs};
 
 /// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
 /// predictors that its own case makes, not those that another case left behind.
@@ -97,6 +97,8 @@ pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
         elapsed_ns: seen.iter().map(Observation::elapsed_ns).fold(0.0, f64::max),
         ticks: seen.iter().map(|seen| seen.ticks).max().unwrap_or(0),
         secondary: BTreeMap::new(),
+        slices: slices(seen),
+        ..Trial::default()
     };
     if seen.len() > 1 {
         for seen in seen {
@@ -109,6 +111,14 @@ pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
         trial.secondary.insert("overlap".into(), overlap(seen));
     }
     trial
+}
+
+/// What the slices of a batch took, where one CPU ran it.
+pub(super) fn slices(seen: &[Observation]) -> Slices {
+    match seen {
+        [alone] => Slices::new(&alone.slices),
+        _ => Slices::default(),
+    }
 }
 
 /// The part of the time, from the first start to the last end, in which all CPUs ran.

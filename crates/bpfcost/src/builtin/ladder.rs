@@ -16,12 +16,15 @@ use bpfcost_bpf::{
 use super::batch;
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
-    Sentinel, Setup, Sizing, Trial, differs, prove,
+    Sentinel, SentinelTrial, Setup, Sizing, Slices, Trial, differs, prove,
 };
 
 /// The rung that serves as sentinel, and how often it runs: about 1 ms.
 const SENTINEL_RUNG: u32 = 100;
 const SENTINEL_OPS: u64 = 10_000;
+
+/// How often the anchor runs: about 1 ms.
+const ANCHOR_OPS: u64 = 40_000;
 
 /// What the timed loop may run at most: half of the 2²³ turns that `can_loop` grants a program on kernels
 /// before 6.15.
@@ -110,7 +113,7 @@ pub(super) fn programs(looping: Loop) -> Result<String> {
 /// A rung that stays loaded through a run.
 pub(super) fn sentinel(setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
     let cpu = *setup.cpus.first().context("no CPU was chosen")?;
-    let ladder = Ladder::load(&[SENTINEL_RUNG], Loop::probe()?)?;
+    let ladder = Ladder::with_anchor(SENTINEL_RUNG, Loop::probe()?)?;
     Ok(Some(Box::new(Rung { ladder, cpu })))
 }
 
@@ -199,7 +202,7 @@ struct Rung {
 }
 
 impl Sentinel for Rung {
-    fn trial(&mut self) -> Result<f64> {
+    fn trial(&mut self) -> Result<SentinelTrial> {
         let seen = self
             .ladder
             .batch(SENTINEL_RUNG, SENTINEL_OPS, self.cpu, false)?;
@@ -210,7 +213,11 @@ impl Sentinel for Rung {
             seen.ops,
             seen.elapsed_ns()
         );
-        Ok(seen.ns_per_op())
+        let anchor = self.ladder.anchor(ANCHOR_OPS, self.cpu)?;
+        Ok(SentinelTrial {
+            value: seen.ns_per_op(),
+            anchor: Slices::new(&anchor.slices),
+        })
     }
 }
 
@@ -229,6 +236,9 @@ mod tests {
             cpu_counter: false,
             ticks: 0,
             waits: 0,
+            clock_ns: 0,
+            slices: Vec::new(),
+            edges: 0,
             code: PASS,
             output: Vec::new(),
         };

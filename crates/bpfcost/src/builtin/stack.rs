@@ -27,7 +27,7 @@ use self::proof::{StackMatch, lost, problem};
 use super::{batch, ladder};
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
-    Problem, Role, Sentinel, Setup, Sizing, Trial, differs, prove,
+    Problem, Role, Sentinel, Setup, Sizing, Slices, Trial, differs, prove,
 };
 use crate::probe::{PrintedStacks, StackPrinter};
 
@@ -415,6 +415,8 @@ impl LoadedEpoch for StackEpoch {
         if let Some(read) = taken.read.filter(|_| case.program.0.has_reader()) {
             trial.elapsed_ns += read.time.ns;
             trial.value += read.time.ns / batch.0 as f64;
+            // They lack the reader's part.
+            trial.slices = Slices::default();
             trial.ticks += read.time.ticks;
             let reading = read.time.ns / batch.0 as f64;
             trial.secondary.insert("read_ns".into(), reading);

@@ -284,7 +284,6 @@ impl LoadedEpoch for PlaceEpoch {
             value: counts.ns as f64 / events,
             ops: counts.events,
             elapsed_ns: elapsed.as_nanos() as f64,
-            ticks: 0,
             secondary: BTreeMap::from([
                 ("frames".to_owned(), counts.frames as f64 / events),
                 ("deepest".to_owned(), counts.deepest as f64),
@@ -296,6 +295,7 @@ impl LoadedEpoch for PlaceEpoch {
                     (counts.losses.lost - lost_before) as f64,
                 ),
             ]),
+            ..Trial::default()
         })
     }
 

@@ -310,8 +310,8 @@ impl LoadedEpoch for ThreadsEpoch {
             value: elapsed_ns / calls as f64,
             ops: calls,
             elapsed_ns,
-            ticks: 0,
             secondary: BTreeMap::from([(CALLS_PER_S.to_owned(), together / elapsed_ns * 1e9)]),
+            ..Trial::default()
         })
     }
 

@@ -89,6 +89,9 @@ impl Session {
         record::writable(out)?;
         Journal::vacant(out)?;
         let (place, machine) = Place::ready(&*experiment, &plan, None, interrupt)?;
+        // Without a history, the run is the first to see its machine.
+        let anchor = SessionHistory::of_user().and_then(|history| history.anchor(&machine).ok()?);
+        let plan = Plan { anchor, ..plan };
         let started = now();
         let journal = Journal::create(out, &Header::new(&plan, &started, &machine))?;
         Ok(Session {

@@ -5,6 +5,7 @@ mod case;
 mod description;
 mod layout;
 mod remedy;
+mod slices;
 mod trial;
 mod unit;
 
@@ -16,7 +17,8 @@ pub(crate) use crate::fault::{differs, prove};
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};
 pub use layout::{CellNote, Grid, Layout, ProbedWorkload, Scaling};
-pub use trial::{LoadedEpoch, Sentinel, Trial};
+pub use slices::Slices;
+pub use trial::{LoadedEpoch, Sentinel, SentinelTrial, Trial};
 pub use unit::Unit;
 
 /// A named question: its cases, what they are compared with, and how they are loaded.

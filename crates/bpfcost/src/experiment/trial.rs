@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, Case};
+use super::{Batch, Case, Slices};
 use crate::fault::Fault;
 
 /// One timed observation of a case that proved itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The main value, in the experiment's unit.
     pub value: f64,
@@ -22,6 +22,12 @@ pub struct Trial {
     pub ticks: u64,
     /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
     pub secondary: BTreeMap<String, f64>,
+    /// The main value in each slice of the batch; empty where it was not cut.
+    #[serde(default, skip_serializing_if = "Slices::is_empty")]
+    pub slices: Slices,
+    /// The same of further values, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secondary_slices: BTreeMap<String, Slices>,
 }
 
 impl Trial {
@@ -35,8 +41,8 @@ impl Trial {
             value: elapsed_ns / batch.0 as f64,
             ops: batch.0,
             elapsed_ns,
-            ticks: 0,
             secondary,
+            ..Trial::default()
         }
     }
 }
@@ -67,6 +73,15 @@ pub trait LoadedEpoch {
 
 /// A program that stays loaded through the run, to separate drift from the luck of a load.
 pub trait Sentinel {
-    /// One short timed batch, in the experiment's unit.
-    fn trial(&mut self) -> Result<f64>;
+    /// A short timed batch.
+    fn trial(&mut self) -> Result<SentinelTrial>;
+}
+
+/// What a sentinel saw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SentinelTrial {
+    /// Its cost, in the experiment's unit.
+    pub value: f64,
+    /// The slices of the anchor: work that anyone else on the core slows. Empty where there is none.
+    pub anchor: Slices,
 }

@@ -153,7 +153,7 @@ fn ns_per_op(trial: &Trial) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, convert::Infallible};
+    use std::convert::Infallible;
 
     use super::*;
 
@@ -168,8 +168,7 @@ mod tests {
                     value: cost,
                     ops,
                     elapsed_ns: cost * ops as f64,
-                    ticks: 0,
-                    secondary: BTreeMap::new(),
+                    ..Trial::default()
                 })
             };
             let Ok(found) = calibrate(Sizing::Calibrated { most: None }, 4e5, trial);

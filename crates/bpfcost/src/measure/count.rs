@@ -124,6 +124,7 @@ impl Run<'_> {
             elapsed_ns: once.elapsed_ns + twice.elapsed_ns,
             ticks: once.ticks + twice.ticks,
             secondary: twice.secondary,
+            ..Trial::default()
         }))
     }
 

@@ -8,7 +8,7 @@ use super::{
     schedule::{Turn, turns},
     stopping::rounds,
 };
-use crate::experiment::{Batch, LoadedEpoch, Sentinel, Sizing};
+use crate::experiment::{Batch, LoadedEpoch, Sentinel, SentinelTrial, Sizing};
 
 /// The warm-up trial is the batch divided by this: 1 ms at the usual goal fills caches and trains
 /// branch predictors, and adds 3 % to an epoch of three rounds.
@@ -118,10 +118,11 @@ impl Run<'_> {
                     Turn::Case(_) => {}
                     Turn::Sentinel => {
                         if let Some(sentinel) = &mut sentinel {
-                            let value = self.sentinel(*sentinel)?;
+                            let SentinelTrial { value, anchor } = self.sentinel(*sentinel)?;
                             self.tell(Event::Sentinel {
                                 epoch: self.epoch,
                                 value,
+                                anchor,
                             })?;
                         }
                     }

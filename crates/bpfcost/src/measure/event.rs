@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Calibration, Warning};
-use crate::experiment::{Problem, Trial};
+use crate::experiment::{Problem, Slices, Trial};
 
 /// Something that happened in a run. One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub enum Event {
         epoch: usize,
         /// In the experiment's unit.
         value: f64,
+        /// The slices of the anchor.
+        #[serde(default, skip_serializing_if = "Slices::is_empty")]
+        anchor: Slices,
     },
     /// Something that a reader of the result should know.
     Warned(Warning),

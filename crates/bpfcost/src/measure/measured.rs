@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Plan, Stop, stopping::PRECISION};
-use crate::experiment::{Batch, Problem};
+use crate::experiment::{Batch, Problem, Slices};
 
 /// What a run has seen so far. Built from events alone, live or from a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Measurements {
     pub cases: Vec<CaseData>,
     /// The sentinel's values, by epoch.
     pub sentinel: Vec<Vec<f64>>,
+    /// The slices of the anchor, batch by batch.
+    pub anchor: Vec<Slices>,
     /// Seconds that loading took, by epoch.
     pub load_s: Vec<f64>,
     /// Seconds of each whole epoch; 0 for one that was cut off.
@@ -35,6 +37,10 @@ pub struct CaseData {
     pub samples: Vec<Vec<f64>>,
     /// Further values by name, shaped as `samples`.
     pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
+    /// What the slices of each trial took, shaped as `samples`; empty where batches were not cut.
+    pub slices: Vec<Vec<Slices>>,
+    /// The same of further values, by name.
+    pub secondary_slices: BTreeMap<String, Vec<Vec<Slices>>>,
     /// Operations that were timed, over all trials.
     pub ops: u64,
     /// Failed checks; where there is one, the case is invalid.
@@ -130,6 +136,11 @@ impl Measurements {
                     grow(&mut data.samples, *epoch);
                     data.samples[*epoch].push(trial.value);
                     data.ops += trial.ops;
+                    keep(&mut data.slices, *epoch, &trial.slices);
+                    for (name, slices) in &trial.secondary_slices {
+                        let kept = data.secondary_slices.entry(name.clone()).or_default();
+                        keep(kept, *epoch, slices);
+                    }
                     for (name, value) in &trial.secondary {
                         let values = data.secondary.entry(name.clone()).or_default();
                         grow(values, *epoch);
@@ -142,7 +153,13 @@ impl Measurements {
                     data.problems.push(problem.clone());
                 }
             }
-            Event::Sentinel { epoch, value } => {
+            Event::Sentinel {
+                epoch,
+                value,
+                anchor,
+            } => {
+                self.anchor
+                    .extend((!anchor.is_empty()).then(|| anchor.clone()));
                 grow(&mut self.sentinel, *epoch);
                 self.sentinel[*epoch].push(*value);
             }
@@ -189,6 +206,14 @@ impl Measurements {
     pub fn reopen(&mut self) {
         self.stop = None;
         self.warnings.retain(|warning| warning.code != PRECISION);
+    }
+}
+
+/// Adds the slices of a trial to those of its epoch, if it has some.
+fn keep(epochs: &mut Vec<Vec<Slices>>, epoch: usize, slices: &Slices) {
+    if !slices.is_empty() {
+        grow(epochs, epoch);
+        epochs[epoch].push(slices.clone());
     }
 }
 

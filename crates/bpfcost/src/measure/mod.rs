@@ -19,6 +19,7 @@ mod price;
 mod run;
 mod schedule;
 mod stopping;
+mod undisturbed;
 
 pub use calibrate::PROPORTIONALITY;
 pub use clock::{Clock, Monotonic};

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result as AnyResult, anyhow};
 
 use super::{Clock, Error, Event, Measurements, Plan, Warning};
-use crate::experiment::{Batch, Experiment, Fault, LoadedEpoch, Problem, Sentinel, Trial};
+use crate::experiment::{
+    Batch, Experiment, Fault, LoadedEpoch, Problem, Sentinel, SentinelTrial, Trial,
+};
 
 /// A run under way.
 pub(super) struct Run<'a> {
@@ -144,11 +146,12 @@ impl Run<'_> {
     }
 
     /// The sentinel's value, unless the run is to end.
-    pub(super) fn sentinel(&self, sentinel: &mut dyn Sentinel) -> Result<f64, Halt> {
+    pub(super) fn sentinel(&self, sentinel: &mut dyn Sentinel) -> Result<SentinelTrial, Halt> {
         self.check_interrupt()?;
-        let outcome = sentinel.trial().and_then(|value| {
+        let outcome = sentinel.trial().and_then(|trial| {
+            let value = trial.value;
             if value.is_finite() {
-                Ok(value)
+                Ok(trial)
             } else {
                 Err(anyhow!("its value is {value}"))
             }

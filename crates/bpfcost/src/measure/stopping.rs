@@ -6,7 +6,7 @@
 use bpfcost_stats::{
     Estimate,
     looks::{first_look, looks, next_look, precise_enough},
-    sample::{TRIALS, epoch_medians},
+    sample::TRIALS,
 };
 
 use super::{
@@ -144,8 +144,9 @@ type Open = (usize, Option<Estimate>);
 
 /// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
 fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
+    let at_rest = measured.came_to_rest(plan);
     asked(plan, measured)
-        .map(|(index, data)| (index, Estimate::of_case(&epoch_medians(&data.samples))))
+        .map(|(index, data)| (index, data.estimate(at_rest)))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,

@@ -39,7 +39,7 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings: warnings(measured, dropped, speechless),
+            warnings: warnings(plan, measured, dropped, speechless),
             layout: plan.layout.clone(),
             contends: plan.contends,
             comparisons,
@@ -51,7 +51,12 @@ impl Record {
 }
 
 /// The run's warnings, each once, because a resumed run warns again. `speechless`: its times mean nothing.
-fn warnings(measured: &Measurements, dropped: usize, speechless: bool) -> Vec<Warning> {
+fn warnings(
+    plan: &Plan,
+    measured: &Measurements,
+    dropped: usize,
+    speechless: bool,
+) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in &measured.warnings {
         // Times that mean nothing need not be proportional either.
@@ -65,6 +70,23 @@ fn warnings(measured: &Measurements, dropped: usize, speechless: bool) -> Vec<Wa
             "no-verdict",
             "there are no comparisons: these costs come from cache-line contention, which an emulated machine does \
              not have. Run it on hardware, or in a guest with KVM",
+        ));
+    }
+    if !measured.came_to_rest(plan) {
+        let seen = measured.anchor_undisturbed().zip(plan.anchor);
+        let how = match seen {
+            Some((seen, before)) => {
+                let more = 100.0 * (seen / before - 1.0);
+                format!("took {more:.0} % longer at best than in sessions before")
+            }
+            None => "took longer from moment to moment, all along".to_owned(),
+        };
+        kept.push(Warning::new(
+            "never-at-rest",
+            format!(
+                "this machine never came to rest: work that anyone else on its core slows {how}. So no cost is known \
+                 undisturbed; all are as found. Run it again when less runs beside it"
+            ),
         ));
     }
     if dropped > 0 {

@@ -42,7 +42,9 @@ use bpfcost_stats::{
 
 use super::{
     CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
-    compat, exact,
+    compat,
+    disturbed::in_one_state,
+    exact,
     session_spread::spreads,
     sides::{
         RecordGroup, costs, distinct, epoch_spread, failed, groups, named, one_sided, raw_sessions,
@@ -100,9 +102,10 @@ pub fn compare(
     if let Some(must_see) = must_see.filter(|share| *share <= threshold) {
         return Err(CompareError::MustSee(must_see, threshold));
     }
-    let mut warnings = Vec::new();
-    let old = distinct(old, "old", &mut warnings)?;
-    let new = distinct(new, "new", &mut warnings)?;
+    let ([old, new], mixed) = in_one_state([old, new]);
+    let mut warnings = Vec::from_iter(mixed);
+    let old = distinct(&old, "old", &mut warnings)?;
+    let new = distinct(&new, "new", &mut warnings)?;
     if old
         .iter()
         .any(|one| new.iter().any(|other| run(one) == run(other)))

@@ -60,7 +60,7 @@ pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
         // What is far from the rest met another state of the same tables: no accident.
         outliers: 0,
         modes: Vec::new(),
-        ..run_data::raw(&data.samples, load_counts)?
+        ..run_data::raw(&data.samples, load_counts, None)?
     })
 }
 
@@ -98,6 +98,7 @@ pub(super) fn comparison(
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
+        undisturbed: false,
         difference: case.value - baseline.value,
         ci95: None,
         relative,

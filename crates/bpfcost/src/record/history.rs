@@ -53,6 +53,12 @@ struct KeptSession {
     /// Whether it was of a workload: then a level is what a probe leaves of a server's speed, not a cost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     workload: bool,
+    /// Whether the levels are of the undisturbed state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    undisturbed: bool,
+    /// What the anchor cost in its quietest moments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    anchor: Option<f64>,
     /// The level of each case.
     levels: BTreeMap<String, f64>,
 }
@@ -79,10 +85,10 @@ impl SessionHistory {
     pub fn levels(&self, record: &Record) -> Result<Vec<Vec<Level>>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(&record.machine));
-        let workload = record.layout.workload().is_some();
+        let (workload, undisturbed) = (record.layout.workload().is_some(), record.is_undisturbed());
         let mut lists: BTreeMap<(String, String), Vec<Level>> = BTreeMap::new();
         for session in sessions.unwrap_or_default() {
-            if session.workload != workload {
+            if (session.workload, session.undisturbed) != (workload, undisturbed) {
                 continue;
             }
             let began_s = seconds(&session.started);
@@ -92,6 +98,17 @@ impl SessionHistory {
             }
         }
         Ok(lists.into_values().collect())
+    }
+
+    /// What the anchor costs on a machine at rest: the lowest cost that two sessions saw, within 1 %, or else that one
+    /// did. `None` before the first session.
+    pub fn anchor(&self, machine: &Machine) -> Result<Option<f64>, FileError> {
+        let mut content = self.read()?;
+        let sessions = content.machines.remove(&key(machine)).unwrap_or_default();
+        let mut anchors: Vec<f64> = sessions.iter().filter_map(|one| one.anchor).collect();
+        anchors.sort_by(f64::total_cmp);
+        let twice = anchors.windows(2).find(|two| two[1] <= two[0] * 1.01);
+        Ok(twice.map(|two| two[0]).or(anchors.first().copied()))
     }
 
     /// Adds to a record how far the sessions before it differed, and then keeps it as one of them.
@@ -106,6 +123,8 @@ impl SessionHistory {
             started: record.started.clone(),
             series: series(record),
             workload: record.layout.workload().is_some(),
+            undisturbed: record.is_undisturbed(),
+            anchor: record.spread.anchor,
             levels: levels(record),
         };
         // One that was ended early because of what it cost is not like the others.
@@ -169,7 +188,9 @@ pub(super) fn levels(record: &Record) -> BTreeMap<String, f64> {
         Some(_) => Some(1.0 + against_off(record, &case.name)?.relative),
         None => Some(case.raw.as_ref()?.value),
     };
+    let undisturbed = record.is_undisturbed();
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
+    let cases = cases.filter(|case| case.is_undisturbed() == undisturbed);
     let named = cases.filter_map(|case| Some((case.name.clone(), level(case)?)));
     named.filter(|(_, value)| value.is_finite()).collect()
 }

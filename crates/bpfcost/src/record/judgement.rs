@@ -42,8 +42,14 @@ pub(super) fn mean_epoch_s(measured: &Measurements) -> Option<f64> {
     Some(Sample::new(&whole)?.mean())
 }
 
-/// A pair that is compared, and the ratio of its totals, where there is one.
-pub(super) type Candidate<'a> = (&'a Pair, Option<TotalRatio>);
+/// A pair that is compared.
+pub(super) struct Candidate<'a> {
+    pub(super) pair: &'a Pair,
+    /// The ratio of its totals, where there is one.
+    pub(super) total: Option<TotalRatio>,
+    /// Whether both are compared in their undisturbed state.
+    pub(super) undisturbed: bool,
+}
 
 /// Judges all quantities of a run as one family. `epoch_s` is what an epoch takes.
 pub(super) fn judged(
@@ -56,12 +62,12 @@ pub(super) fn judged(
     let of = |((judged, pairs), quantity): ((Vec<Judged>, &Vec<Candidate<'_>>), &Quantity)| {
         let policy = &quantity.policy;
         let found = judged.iter().zip(pairs).zip(&quantity.comparisons);
-        let records = found.filter_map(|((judged, (pair, ratio)), found)| {
+        let records = found.filter_map(|((judged, candidate), found)| {
             let time_s = |epochs: Option<usize>| Some(epochs? as f64 * epoch_s?);
             let resolve_s =
                 |effect: f64| time_s(epochs_to_resolve(&found.log_ratio, effect, family));
-            let typical = comparison(judged, pair, found, policy, resolve_s)?;
-            let Some(ratio) = ratio else {
+            let typical = comparison(judged, candidate, found, policy, resolve_s)?;
+            let Some(ratio) = &candidate.total else {
                 return Some(typical);
             };
             let total_s = |distance: f64| time_s(ratio.epochs_to_resolve(distance, family));
@@ -79,12 +85,12 @@ pub(super) fn judged(
 
 fn comparison(
     judged: &Judged,
-    pair: &Pair,
+    candidate: &Candidate<'_>,
     differences: &Differences,
     policy: &Policy,
     resolve_s: impl Fn(f64) -> Option<f64>,
 ) -> Option<ComparisonRecord> {
-    let verdict = VerdictRecord::from(judged.verdict);
+    let (verdict, pair) = (VerdictRecord::from(judged.verdict), candidate.pair);
     let relative = hodges_lehmann(&differences.log_ratio)?;
     let open = judged.budget == Some(StatsBudget::CantTell);
     let from_budget = policy
@@ -95,6 +101,7 @@ fn comparison(
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
+        undisturbed: candidate.undisturbed,
         difference: hodges_lehmann(&differences.absolute)?,
         ci95: judged.difference.map(|e| [e.low, e.high]),
         relative: relative.exp_m1(),

@@ -11,6 +11,7 @@ mod compat;
 mod cost;
 mod cross_target;
 mod disturbance;
+mod disturbed;
 mod exact;
 mod file;
 mod history;

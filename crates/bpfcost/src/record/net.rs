@@ -53,6 +53,12 @@ pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
     Some(by_epoch.collect())
 }
 
+/// The same in the undisturbed state, in which the case itself cost `once`.
+pub(super) fn second_reset_undisturbed(data: &CaseData, once: &[f64]) -> Option<Vec<f64>> {
+    let twice = data.undisturbed_secondary(RESET_TWICE)?;
+    Some(minus(&twice.values, once))
+}
+
 /// The bracket, and one number where its ends agree.
 pub(super) fn net(parts: &NetInputs) -> Option<Net> {
     let alone = minus(parts.raw, parts.floor);

@@ -2,16 +2,18 @@
 
 use bpfcost_stats::{
     Differences, Estimate, Policy, Quantity, Sample, Sense, Total, TotalRatio, hodges_lehmann,
+    looks::first_look,
     modes,
     sample::{epoch_medians, median},
     spread as spreads,
+    undisturbed::Undisturbed,
 };
 
 use super::{
     CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
-    Status, exact,
+    Status, UndisturbedRecord, exact,
     judgement::{Candidate, judged, mean_epoch_s},
-    net::{NetInputs, net, second_reset},
+    net::{NetInputs, RESET_TWICE, net, second_reset, second_reset_undisturbed},
     noise::{nothing, widest},
     totals,
 };
@@ -25,6 +27,8 @@ pub(super) struct RunData {
     cases: Vec<CaseData>,
     /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
     medians: Vec<Vec<f64>>,
+    /// The undisturbed state of each case, where it is known.
+    undisturbed: Vec<Option<Undisturbed>>,
 }
 
 impl RunData {
@@ -75,7 +79,15 @@ impl RunData {
                 }
             })
             .collect();
-        (RunData { cases, medians }, dropped)
+        let at_rest = measured.came_to_rest(plan);
+        let undisturbed = |data: &CaseData| data.undisturbed().filter(|_| at_rest);
+        let undisturbed = cases.iter().map(undisturbed).collect();
+        let data = RunData {
+            cases,
+            medians,
+            undisturbed,
+        };
+        (data, dropped)
     }
 
     /// The index of a case whose numbers count.
@@ -106,9 +118,15 @@ impl RunData {
             calibration: data.calibration,
             samples: data.samples.clone(),
             secondary: data.secondary.clone(),
+            slices: data.slices.clone(),
+            secondary_slices: data.secondary_slices.clone(),
             raw: match (ok, plan.counts()) {
                 (false, _) => None,
-                (true, false) => raw(&data.samples, &self.medians[index]),
+                (true, false) => raw(
+                    &data.samples,
+                    &self.medians[index],
+                    self.undisturbed[index].as_ref(),
+                ),
                 (true, true) => exact::raw(data, &self.medians[index]),
             },
             net: ok.then(|| self.net(plan, case, index)).flatten(),
@@ -124,14 +142,40 @@ impl RunData {
             Some(name) => Some(self.valid(plan, name)?),
             None => None,
         };
-        net(&NetInputs {
-            raw: &self.medians[index],
-            floor: &self.medians[floor],
-            empty: empty.map(|index| self.medians[index].as_slice()),
-            second_reset: second_reset(&self.cases[index]).as_deref(),
-            role: case.role,
-            margin: plan.margin,
-        })
+        let data = &self.cases[index];
+        let net_of = |raw, floor, empty: Option<Option<&[f64]>>, second_reset: Option<&[f64]>| {
+            let inputs = NetInputs {
+                raw,
+                floor,
+                // Without the state of one that is there, nothing is known of that state.
+                empty: match empty {
+                    Some(values) => Some(values?),
+                    None => None,
+                },
+                second_reset,
+                role: case.role,
+                margin: plan.margin,
+            };
+            net(&inputs)
+        };
+        let undisturbed = |index: usize| Some(&*self.undisturbed[index].as_ref()?.values);
+        // All parts are of one state.
+        let known = undisturbed(index).zip(undisturbed(floor));
+        let known = known.and_then(|(raw, floor)| {
+            let second_reset = match data.secondary.contains_key(RESET_TWICE) {
+                true => Some(second_reset_undisturbed(data, raw)?),
+                false => None,
+            };
+            net_of(raw, floor, empty.map(undisturbed), second_reset.as_deref())
+        });
+        known
+            .filter(|net| net.value.is_none() || net.ci95.is_some())
+            .or_else(|| {
+                let found = |index: usize| self.medians[index].as_slice();
+                let empty = empty.map(|index| Some(found(index)));
+                let second_reset = second_reset(data);
+                net_of(found(index), found(floor), empty, second_reset.as_deref())
+            })
     }
 
     /// The comparisons of the main value, unless its times mean nothing (`speechless`), and the further values
@@ -157,7 +201,7 @@ impl RunData {
             sense: Sense::Cost,
         };
         let totals = self.totals(plan, |data| Some(&data.samples), Some(Total::of_cost));
-        let main = self.quantity(plan, timed, &totals, policy);
+        let main = self.quantity(plan, timed, &self.undisturbed, &totals, policy);
         let further = plan.metrics.iter().zip(&metrics).map(|(metric, medians)| {
             let policy = Policy {
                 margin: metric.margin,
@@ -172,7 +216,7 @@ impl RunData {
                 |data| data.secondary.get(&metric.name),
                 totals::summed(metric),
             );
-            self.quantity(plan, medians, &totals, policy)
+            self.quantity(plan, medians, &[], &totals, policy)
         });
         let all = std::iter::once(main).chain(further);
         let (pairs, quantities): (Vec<Vec<Candidate<'_>>>, Vec<Quantity>) = all.unzip();
@@ -230,15 +274,29 @@ impl RunData {
         &self,
         plan: &'a Plan,
         medians: &[Vec<f64>],
+        undisturbed: &[Option<Undisturbed>],
         totals: &[Vec<Option<Total>>],
         policy: Policy,
     ) -> (Vec<Candidate<'a>>, Quantity) {
+        let enough = first_look(plan.comparisons());
         let pairs = plan.pairs.iter().filter_map(|pair| {
             let case = self.valid(plan, &pair.case)?;
             let baseline = self.valid(plan, &pair.baseline)?;
-            let differences = Differences::pair(medians.get(case)?, medians.get(baseline)?);
-            let ratio = TotalRatio::of(&totals[case], &totals[baseline]);
-            (!differences.log_ratio.is_empty()).then_some(((pair, ratio), differences))
+            let undisturbed = |index: usize| Some(&undisturbed.get(index)?.as_ref()?.values);
+            // Both are of one state. Too few epochs could not have a verdict.
+            let known = undisturbed(case).zip(undisturbed(baseline));
+            let known = known.map(|(case, baseline)| Differences::pair(case, baseline));
+            let known = known.filter(|known| known.log_ratio.len() >= enough);
+            let candidate = Candidate {
+                pair,
+                total: TotalRatio::of(&totals[case], &totals[baseline]),
+                undisturbed: known.is_some(),
+            };
+            let differences = match known {
+                Some(known) => known,
+                None => Differences::pair(medians.get(case)?, medians.get(baseline)?),
+            };
+            (!differences.log_ratio.is_empty()).then_some((candidate, differences))
         });
         let (pairs, comparisons) = pairs.unzip();
         let quantity = Quantity {
@@ -285,6 +343,7 @@ impl RunData {
             epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
             sentinel: median(&measured.sentinel.concat()),
+            anchor: measured.anchor_undisturbed(),
             sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
             noise: widest(&nothing),
             nothing,
@@ -298,13 +357,30 @@ fn usable(value: f64) -> bool {
 }
 
 /// A case's own value and the description of its trials; `None` without trials.
-pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
+pub(super) fn raw(
+    samples: &[Vec<f64>],
+    medians: &[f64],
+    undisturbed: Option<&Undisturbed>,
+) -> Option<Raw> {
     let trials = Sample::new(&samples.concat())?;
+    let ci95 = |values: &[f64]| Estimate::of_case(values).map(|e| [e.low, e.high]);
+    let epochs = undisturbed.map_or(medians, |one| &one.values);
     Some(Raw {
-        epochs: medians.iter().filter(|median| median.is_finite()).count(),
+        epochs: epochs.iter().filter(|value| value.is_finite()).count(),
         trials: trials.len(),
-        value: hodges_lehmann(medians)?,
-        ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+        value: hodges_lehmann(epochs)?,
+        ci95: match undisturbed {
+            Some(known) => known.estimate().map(|e| [e.low, e.high]),
+            None => ci95(medians),
+        },
+        undisturbed: match undisturbed {
+            Some(one) => Some(UndisturbedRecord {
+                share: one.share,
+                as_found: hodges_lehmann(medians)?,
+                as_found_ci95: ci95(medians),
+            }),
+            None => None,
+        },
         loads: None,
         repeats: None,
         min: trials.min(),
@@ -316,7 +392,7 @@ pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         stddev: trials.stddev().unwrap_or(0.0),
         cv: trials.cv().unwrap_or(0.0),
         outliers: trials.outliers(),
-        modes: modes::two_modes(medians)
+        modes: modes::two_modes(epochs)
             .into_iter()
             .flatten()
             .map(|mode| ModeRecord {

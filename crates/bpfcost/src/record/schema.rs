@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    experiment::{Layout, Metric, Problem, Role, Unit},
+    experiment::{Layout, Metric, Problem, Role, Slices, Unit},
     measure::{Calibration, Stop, Warning},
 };
 
@@ -177,6 +177,12 @@ pub struct CaseRecord {
     pub samples: Vec<Vec<f64>>,
     /// Further values by name, shaped as `samples`.
     pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
+    /// What the slices of each trial took, by epoch; absent where batches were not cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Vec<Slices>>,
+    /// The same of further values, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secondary_slices: BTreeMap<String, Vec<Vec<Slices>>>,
     /// As measured; null unless `status` is `ok` and there are trials.
     pub raw: Option<Raw>,
     /// What is left for the thing measured; null without a floor.
@@ -202,7 +208,8 @@ pub struct Raw {
     pub epochs: usize,
     /// Trials over all epochs.
     pub trials: usize,
-    /// Hodges–Lehmann estimate over epoch medians; on exact targets the value on which most
+    /// Hodges–Lehmann estimate over epochs: of their undisturbed values, if `undisturbed` is there, else of their
+    /// medians; on exact targets the value on which most
     /// trials agree, else the median of a load.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
@@ -218,6 +225,9 @@ pub struct Raw {
     pub min: f64,
     /// Largest trial.
     pub max: f64,
+    /// Where `value` is of the undisturbed state: how much of the time that was, and what it cost as found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undisturbed: Option<UndisturbedRecord>,
     /// Percentiles of trials, that is of batch means: never the latency of one operation.
     pub p50: f64,
     /// As `p50`.
@@ -232,6 +242,17 @@ pub struct Raw {
     pub outliers: usize,
     /// Where epochs fall into two groups: both, with their shares of the epochs. Else empty.
     pub modes: Vec<ModeRecord>,
+}
+
+/// The undisturbed state of a case, and the machine as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UndisturbedRecord {
+    /// The share of the time in which nothing disturbed it, 0 to 1.
+    pub share: f64,
+    /// Hodges–Lehmann estimate over the medians of epochs: what the machine made of it meanwhile.
+    pub as_found: f64,
+    /// 95 % signed-rank interval of that.
+    pub as_found_ci95: Option<[f64; 2]>,
 }
 
 /// One of two values among which the epochs of a case fall.
@@ -265,6 +286,9 @@ pub struct ComparisonRecord {
     pub baseline: String,
     /// The question, in a few words.
     pub about: String,
+    /// Whether both are compared in their undisturbed state, else as found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undisturbed: bool,
     /// case − baseline, in the record's unit.
     pub difference: f64,
     /// 95 % interval of `difference`; null with too few epochs.
@@ -397,6 +421,9 @@ pub struct SpreadRecord {
     /// cases when sessions differ.
     #[serde(default)]
     pub sentinel: Option<f64>,
+    /// What the anchor cost in its quietest moments, in nanoseconds: work that anyone else on the core slows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<f64>,
     /// How far the sentinel moved over the run.
     pub sentinel_drift: Option<f64>,
     /// The widest of `nothing`, as an interval. In records without `nothing`: the 95 % interval of each window of off

@@ -159,6 +159,19 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         named("value", field(|raw| raw.value)),
     ];
     columns.extend(interval("ci95", raw.and_then(|raw| raw.ci95)));
+    let undisturbed = raw.and_then(|raw| raw.undisturbed);
+    let as_found = undisturbed.as_ref();
+    columns.extend([
+        named(
+            "undisturbed_share",
+            plain(as_found.map(|state| state.share)),
+        ),
+        named("as_found", plain(as_found.map(|state| state.as_found))),
+    ]);
+    columns.extend(interval(
+        "as_found_ci95",
+        as_found.and_then(|state| state.as_found_ci95),
+    ));
     columns.extend(interval("loads", raw.and_then(|raw| raw.loads)));
     columns.push(named("repeats", shown(raw.and_then(|raw| raw.repeats))));
     columns.extend(interval("net", net.map(|net| net.bracket)));

@@ -38,6 +38,13 @@ pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
     }
 }
 
+/// `100 (+53 %)`: what a case cost as found, and how much more that is than undisturbed.
+pub fn as_found(found: f64, raw: Option<&Raw>) -> String {
+    let (more, value) = raw.map_or((0.0, found), |raw| (found / raw.value - 1.0, raw.value));
+    let found = number::fixed(found, number::estimate_decimals(value, None));
+    format!("{found} ({})", number::change(more, None).0)
+}
+
 /// The heading above it.
 pub fn spread_heading(unit: Unit) -> &'static str {
     if unit.is_counted() {
@@ -128,6 +135,8 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
         format!("depends on state: trials range from {low} to {high}")
     });
+    let disturbed = (record.is_undisturbed() && raw.undisturbed.is_none())
+        .then(|| "not known undisturbed".to_owned());
     let few = (raw.ci95.is_none() && !counted).then(|| {
         let epochs = number::plural(raw.epochs, "epoch");
         format!("{epochs}: too few for an interval")
@@ -152,7 +161,8 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             as_much(record.unit)
         )
     });
-    let notes = [modes, state, few, wide, off].into_iter().flatten();
+    let notes = [disturbed, modes, state, few, wide, off];
+    let notes = notes.into_iter().flatten();
     notes.map(|text| Note::new(Tone::Open, text)).collect()
 }
 
@@ -331,8 +341,15 @@ pub fn cost_caption(record: &Record) -> String {
              harness."
         )
     } else {
+        let (how, found) = match record.is_undisturbed() {
+            true => (
+                "while nothing else slowed it",
+                " as found: with all that slowed it meanwhile.",
+            ),
+            false => ("as measured", ""),
+        };
         format!(
-            "cost: {unit} as measured, the estimate over epochs with its 95 % interval. net: cost minus the \
+            "cost: {unit} {how}, the estimate over epochs with its 95 % interval.{found} net: cost minus the \
              harness, a range where overlap in the CPU leaves it open."
         )
     }

@@ -128,6 +128,7 @@ pub fn host() -> Record {
                 ci95: Some([value * (1.0 - wobble), value * (1.0 + wobble)]),
                 loads: None,
                 repeats: None,
+                undisturbed: None,
                 ..raw.clone()
             };
         }
@@ -249,6 +250,8 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
         }),
         samples: vec![],
         secondary: BTreeMap::new(),
+        slices: vec![],
+        secondary_slices: BTreeMap::new(),
         raw: None,
         net: None,
     };
@@ -267,6 +270,7 @@ fn measured(case: &mut CaseRecord, count: f64, apart: f64) {
         ci95: None,
         loads: Some([count, count + apart]),
         repeats: Some(3),
+        undisturbed: None,
         min: count,
         max: count + apart,
         p50: count,

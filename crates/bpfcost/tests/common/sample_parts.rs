@@ -95,8 +95,8 @@ fn trial(case: &Case, noise: f64) -> Trial {
         value,
         ops: BATCH,
         elapsed_ns: value * BATCH as f64,
-        ticks: 0,
         secondary,
+        ..Trial::default()
     }
 }
 

@@ -179,11 +179,33 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
             sessions: None,
             epoch: 0.9,
             trial: 2.1,
+            anchor: None,
             sentinel_drift: Some(0.4),
             noise: None,
             nothing: Default::default(),
         },
     }
+}
+
+/// As [`clean`], on a machine with neighbours: all cases but one are known undisturbed.
+pub fn undisturbed() -> Record {
+    let mut record = clean();
+    let cases = record
+        .cases
+        .iter_mut()
+        .filter(|case| case.name != "tcp-v4-syn");
+    for raw in cases.filter_map(|case| case.raw.as_mut()) {
+        let found = |value: f64| value * 1.23;
+        raw.undisturbed = Some(UndisturbedRecord {
+            share: 0.38,
+            as_found: found(raw.value),
+            as_found_ci95: raw.ci95.map(|ends| ends.map(found)),
+        });
+    }
+    for pair in &mut record.comparisons {
+        pair.undisturbed = true;
+    }
+    record
 }
 
 /// As [`clean`], with one invalid case (and its hex diff) and one that can't run.
@@ -293,6 +315,8 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
         }),
         samples,
         secondary: BTreeMap::from([("reset_twice".to_owned(), secondary)]),
+        slices: vec![],
+        secondary_slices: BTreeMap::new(),
         raw: Some(raw),
     }
 }
@@ -335,6 +359,7 @@ fn raw(samples: &[Vec<f64>]) -> Raw {
         ci95,
         loads: None,
         repeats: None,
+        undisturbed: None,
         min: at(0.0),
         max: at(1.0),
         p50: at(0.5),
@@ -372,6 +397,7 @@ fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Compari
         case: pair.0.to_owned(),
         baseline: pair.1.to_owned(),
         about: pair.2.to_owned(),
+        undisturbed: false,
         difference,
         ci95,
         relative,

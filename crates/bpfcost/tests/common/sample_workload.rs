@@ -371,10 +371,10 @@ fn trial(case: &Case, base: f64, share: f64, off: f64) -> Trial {
         value,
         ops: 50_000,
         elapsed_ns: value * 50_000.0,
-        ticks: 0,
         secondary: secondary
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
+        ..Trial::default()
     }
 }

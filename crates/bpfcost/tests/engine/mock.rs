@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use bpfcost::{
     experiment::{
         Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
-        Sentinel, Setup, Sizing, Trial, Unit,
+        Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
     },
     measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure},
 };
@@ -277,8 +277,11 @@ impl Experiment for Mock {
 struct Steady;
 
 impl Sentinel for Steady {
-    fn trial(&mut self) -> Result<f64> {
-        Ok(20.0)
+    fn trial(&mut self) -> Result<SentinelTrial> {
+        Ok(SentinelTrial {
+            value: 20.0,
+            ..SentinelTrial::default()
+        })
     }
 }
 
@@ -325,7 +328,7 @@ impl LoadedEpoch for Held {
             ops: batch.0,
             elapsed_ns,
             ticks: self.lab.ticks.take(),
-            secondary: BTreeMap::new(),
+            ..Trial::default()
         })
     }
 

@@ -14,6 +14,17 @@ fn table() {
     insta::assert_snapshot!(views::table(&sample_record::flawed(), Style::default()));
 }
 
+/// The undisturbed cost leads; a case of which it is not known says so.
+#[test]
+fn undisturbed_costs_stand_beside_those_as_found() {
+    let record = sample_record::undisturbed();
+    insta::assert_snapshot!(views::table(&record, Style::default()));
+    let verbose = views::verbose(&record, Style::default());
+    assert!(verbose.contains("not known undisturbed"), "{verbose}");
+    let markdown = views::markdown(&record);
+    assert!(markdown.contains("as found"), "{markdown}");
+}
+
 /// Of many warnings a short view has two: the experiment's own, and the first of those about the machine.
 #[test]
 fn the_warnings_that_matter_most_are_shown() {

@@ -4,6 +4,7 @@
 mod claims;
 mod families;
 mod lopsided;
+mod neighbours;
 mod noise;
 mod nothing;
 mod rounds;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 /// A part of the output, by the name that selects it.
 type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
-const PARTS: [OutputPart; 13] = [
+const PARTS: [OutputPart; 14] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("families", families),
@@ -33,6 +34,7 @@ const PARTS: [OutputPart; 13] = [
     ("nothing", nothing_is_read),
     ("seldom", seldom::print),
     ("rounds", rounds),
+    ("neighbours", neighbours),
 ];
 
 fn main() -> ExitCode {
@@ -393,4 +395,38 @@ fn rounds(_: &mut BoundsCheck, runs: usize) {
             .map(|shift| format!("{:>7.2}", 100.0 * shift))
             .concat()
     );
+}
+
+fn neighbours(ledger: &mut BoundsCheck, runs: usize) {
+    let runs = (runs / 25).max(20);
+    println!(
+        "Undisturbed cost from slices, {runs} runs of 20 epochs (own and difference at least 93.5)"
+    );
+    println!(
+        "neighbours       work   known     own  difference  half-width   error   5th percentile   as found"
+    );
+    for neighbours in neighbours::Neighbours::ALL {
+        for work in neighbours::WORKS {
+            let r = neighbours::reading(neighbours, work, 20, runs, 1);
+            let read = match r.known > 0.0 {
+                true => format!(
+                    "{} {}     {:>8.2} {:>+8.3}",
+                    ledger.figure(r.own, 0.935, 1.0),
+                    ledger.figure(r.difference, 0.935, 1.0),
+                    r.width,
+                    r.bias,
+                ),
+                false => format!("{:>40}", "not known"),
+            };
+            println!(
+                "{:<15} {:>5.2} {:>7.1} {read} {:>+10.2} {:>+13.2} ±{:.2}",
+                neighbours.name,
+                100.0 * work,
+                100.0 * r.known,
+                r.percentile_bias,
+                r.found_bias,
+                r.found_width,
+            );
+        }
+    }
 }

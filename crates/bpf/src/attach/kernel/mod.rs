@@ -130,6 +130,7 @@ impl Events for KernelDriver {
             elapsed_ns: seen.elapsed_ns(),
             ticks: seen.ticks,
             waits: seen.waits,
+            slices: seen.slices,
         })
     }
 }

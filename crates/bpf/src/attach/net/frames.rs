@@ -142,6 +142,8 @@ impl Frames {
             elapsed_ns: elapsed as f64,
             ticks,
             waits,
+            // Frames come in sets.
+            slices: Vec::new(),
         })
     }
 }

@@ -132,7 +132,9 @@ impl Events for Sendto {
 
     fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let arrived = self.veth.arrived()?;
-        let driven = stopwatch::time(ask, || (0..ask.events).try_for_each(|_| push(&self.socket)))?;
+        let driven = stopwatch::time(ask, |events| {
+            (0..events).try_for_each(|_| push(&self.socket))
+        })?;
         self.veth.settle(arrived, ask.events)?;
         Ok(driven)
     }

@@ -17,7 +17,7 @@ use super::{
     case::AttachCase,
     proof::{self, AttachProof},
 };
-use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
+use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Slices, Trial, prove};
 
 /// Events between attaching and the first batch that counts: the kernel may change how a probe works at
 /// its first hits, and maps get their entries.
@@ -281,12 +281,15 @@ impl LoadedEpoch for AttachEpoch {
         let driven = self.events(way, batch.0)?;
         let proof = self.proof(way, driven, before)?;
         prove(self.problem(batch, &proof)?)?;
+        let driven = &proof.driven;
         Ok(Trial {
             value: driven.elapsed_ns / driven.events as f64,
             ops: driven.events,
             elapsed_ns: driven.elapsed_ns,
             ticks: driven.ticks,
             secondary: proof.secondary(),
+            slices: Slices::new(&driven.slices),
+            ..Trial::default()
         })
     }
 

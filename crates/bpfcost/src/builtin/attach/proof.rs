@@ -23,7 +23,7 @@ pub const OTHER_FUNCTIONS: &str = "other_functions";
 pub const SITE: &str = "site_";
 
 /// All that a batch left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AttachProof {
     pub(super) way: AttachCase,
     pub(super) driven: BatchResult,
@@ -182,6 +182,7 @@ mod tests {
                 elapsed_ns: 5e3,
                 ticks: 0,
                 waits: 0,
+                slices: Vec::new(),
             },
             exact: true,
             seen: ProbeCounts {

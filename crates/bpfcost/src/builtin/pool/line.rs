@@ -2,7 +2,6 @@
 //! Contention consists of such changes, and its models are calibrated with them.
 
 use std::{
-    collections::BTreeMap,
     fs, hint,
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -100,8 +99,7 @@ pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
         value: elapsed_ns / changes as f64,
         ops: batch.0,
         elapsed_ns,
-        ticks: 0,
-        secondary: BTreeMap::new(),
+        ..Trial::default()
     })
 }
 

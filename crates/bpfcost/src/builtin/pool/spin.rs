@@ -5,7 +5,7 @@ use std::{hint::black_box, time::Instant};
 use anyhow::{Result, ensure};
 use bpfcost_bpf::CpuPin;
 
-use crate::experiment::Sentinel;
+use crate::experiment::{Sentinel, SentinelTrial};
 
 /// Multiplications that count as one operation, as the sentinel of other experiments has them.
 const MULTIPLICATIONS: u32 = 100;
@@ -19,7 +19,7 @@ pub(super) struct Spin {
 }
 
 impl Sentinel for Spin {
-    fn trial(&mut self) -> Result<f64> {
+    fn trial(&mut self) -> Result<SentinelTrial> {
         let _pinned = CpuPin::to(self.cpu)?;
         let begun = Instant::now();
         let mut product = black_box(3u64);
@@ -32,6 +32,9 @@ impl Sentinel for Spin {
             elapsed_ns > 0.0,
             "the clock did not advance during the sentinel"
         );
-        Ok(elapsed_ns / f64::from(OPS))
+        Ok(SentinelTrial {
+            value: elapsed_ns / f64::from(OPS),
+            ..SentinelTrial::default()
+        })
     }
 }

@@ -141,8 +141,8 @@ pub(super) fn run(
         } / ops,
         ops: reading.ops,
         elapsed_ns: made.took.as_secs_f64() * 1e9,
-        ticks: 0,
         secondary,
+        ..Trial::default()
     })
 }
 

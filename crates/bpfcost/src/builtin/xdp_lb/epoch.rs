@@ -18,7 +18,7 @@ use super::{
     sequence::{Sequence, low_word},
 };
 use crate::builtin::{
-    batch::{self, WARM_UP_SHARE, mean_ns_per_op, trial},
+    batch::{self, WARM_UP_SHARE, mean_ns_per_op, slices, trial},
     memory::KernelMemory,
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
@@ -389,6 +389,9 @@ impl LoadedEpoch for XdpLbEpoch {
             trial
                 .secondary
                 .insert("reset_twice".into(), mean_ns_per_op(&doubled.seen));
+            trial
+                .secondary_slices
+                .insert("reset_twice".into(), slices(&doubled.seen));
         }
         if let Some(misses) = proved.misses {
             trial.secondary.insert("lru_misses".into(), misses);

@@ -381,7 +381,11 @@ fn any_event() -> impl Strategy<Value = Event> {
             },
         }),
         1 => (index.clone(), 0f64..9.0).prop_map(|(epoch, seconds)| finished(epoch, seconds)),
-        1 => (index, number).prop_map(|(epoch, value)| Event::Sentinel { epoch, value }),
+        1 => (index, number).prop_map(|(epoch, value)| Event::Sentinel {
+                epoch,
+                value,
+                anchor: Default::default(),
+            }),
     ]
 }
 

@@ -8,6 +8,7 @@ mod gate;
 mod keys;
 mod totals;
 mod turns;
+mod undisturbed;
 
 use std::collections::BTreeMap;
 
@@ -68,11 +69,11 @@ pub(super) fn trial(value: f64, reset_twice: Option<f64>) -> Trial {
         value,
         ops: 1000,
         elapsed_ns: value * 1000.0,
-        ticks: 0,
         secondary: reset_twice
             .map(|value| (RESET_TWICE.to_owned(), value))
             .into_iter()
             .collect::<BTreeMap<_, _>>(),
+        ..Trial::default()
     }
 }
 
@@ -104,7 +105,11 @@ pub(super) fn events(epochs: usize, value: impl Fn(usize, usize) -> (f64, f64)) 
                 });
             }
         }
-        events.push(Event::Sentinel { epoch, value: 5.0 });
+        events.push(Event::Sentinel {
+            epoch,
+            value: 5.0,
+            anchor: Default::default(),
+        });
         events.push(finished(epoch, 2.0));
     }
     events.push(Event::Stopped {

@@ -71,8 +71,8 @@ fn record(
                         value,
                         ops: done as u64,
                         elapsed_ns: value * done,
-                        ticks: 0,
                         secondary: BTreeMap::from(secondary),
+                        ..Trial::default()
                     },
                 });
             }

@@ -69,6 +69,18 @@ pub(super) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) ->
         }),
         Head::words(words::spread_heading(unit))
             .of(|row: &CaseRow<'_>| Cell::keyed(&row.interval, raw(row).and_then(low))),
+        Head::number("as found").of(|row: &CaseRow<'_>| {
+            let state = raw(row).and_then(|raw| raw.undisturbed);
+            Cell::of(state.map(|state| state.as_found), |found| {
+                words::as_found(found, raw(row))
+            })
+        }),
+        Head::number("undisturbed")
+            .of(|row: &CaseRow<'_>| {
+                let state = raw(row).and_then(|raw| raw.undisturbed);
+                Cell::of(state.map(|state| state.share), number::round_percent)
+            })
+            .only(page),
         Head::number(if unit.is_counted() { "apart" } else { "±" })
             .of(|row: &CaseRow<'_>| {
                 let width = raw(row).and_then(|raw| words::relative_spread(raw, unit));
@@ -298,6 +310,9 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
          interval.",
         trials::words(record).one
     );
+    if record.is_undisturbed() {
+        caption += " Trials are as found; where the cost is known undisturbed, the line is that.";
+    }
     if cases.len() > MOST_STRIPS {
         caption += &format!(
             " Of {} cases, the {MOST_STRIPS} with the widest intervals are shown; the table below has all.",

@@ -1,0 +1,292 @@
+//! What an operation costs while nothing else slows the machine, from the slices of batches.
+//!
+//! Neighbours on a shared machine come in bursts, and between them it is undisturbed. That state is *crisp*: slices that
+//! do the same work differ by hundredths of a percent in it, and by several percent beside a neighbour. So it is known
+//! by how little slices scatter, not by how low they are.
+//!
+//! 1. A slice is not chosen for its own value, because the lowest values are the luckiest ones, but for its
+//!    *surroundings*: the slices around it. A burst slows those as well, while luck does not spread.
+//! 2. In each batch, the slices with the quietest surroundings show where its quietest state lies, and how far slices
+//!    scatter in it. The batch's value is the median of all slices whose surroundings lie in the band above that.
+//! 3. A batch in which the quietest slices scatter more than in the crispest batches of the run was disturbed all along,
+//!    and is left out. The value of an epoch is the median of the others.
+//!
+//! Nothing is known where the work of slices is not alike: where they get cheaper or dearer along the batch, or scatter
+//! however quiet the machine is. METHODOLOGY.md has the method, and docs/evidence/undisturbed.md how well it holds.
+
+use crate::estimate::Estimate;
+use crate::sample::{Sample, median};
+
+/// So many slices on each side are the surroundings of a slice.
+const REACH: usize = 3;
+
+/// The share of a batch's slices, those with the quietest surroundings, that shows its quietest state.
+const QUIETEST: f64 = 0.05;
+
+/// Fewest slices that do.
+const MIN_QUIETEST: usize = 8;
+
+/// How far above the quietest surroundings others are of the same state, as a share of them.
+const BAND: f64 = 0.005;
+
+/// The same in standard deviations of surroundings, where slices scatter.
+const BAND_SIGMAS: f64 = 3.0;
+
+/// The batches of a run that scatter least show what is usual: this share of them.
+const CRISPEST: f64 = 0.1;
+
+/// A batch that scatters more than so many times what is usual was disturbed all along.
+const MOST_SCATTER: f64 = 1.5;
+
+/// What scatters less than this share of its value was not disturbed, however little others scatter.
+const CRISP: f64 = 0.002;
+
+/// Where even the crispest batches scatter more than this share, slices don't do the same work, or none was undisturbed.
+const NOT_ALIKE: f64 = 0.01;
+
+/// By how much, as a share, the slices of the first half of batches may differ from those of the second.
+const MOST_TREND: f64 = 0.03;
+
+/// Fewest epochs in which the undisturbed state must have been seen.
+pub const MIN_EPOCHS: usize = 6;
+
+/// The undisturbed state of a case over a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Undisturbed {
+    /// What an operation cost in each epoch, in the unit of the slices; NaN where an epoch was disturbed all along.
+    pub values: Vec<f64>,
+    /// The share of all slices that were of this state, 0 to 1.
+    pub share: f64,
+    /// By how much slices of this state scatter, as a share of their value. What slows slices by less passes for it, so
+    /// the value may be too high by as much.
+    pub scatter: f64,
+}
+
+impl Undisturbed {
+    /// The estimate over epochs, with an interval as [`Estimate::of_case`] has it, whose lower end is lower by the
+    /// scatter of slices. `None` below 6 epochs.
+    #[must_use]
+    pub fn estimate(&self) -> Option<Estimate> {
+        let estimate = Estimate::of_case(&self.values)?;
+        Some(Estimate {
+            low: estimate.low - self.scatter * estimate.value,
+            ..estimate
+        })
+    }
+}
+
+/// The quietest state of one batch.
+#[derive(Debug, Clone, Copy)]
+struct Quiet {
+    value: f64,
+    /// How far its slices scatter.
+    scatter: f64,
+    /// The share of the batch's slices that were of this state.
+    share: f64,
+}
+
+/// The undisturbed state, from the slices of batches by epoch: `epochs[e][b]` has those of a batch in the order of time.
+/// `None` where it is not known.
+#[must_use]
+pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Option<Undisturbed> {
+    if !are_alike(epochs) {
+        return None;
+    }
+    let of_epoch = |batches: &Vec<B>| -> Vec<Quiet> {
+        let quiet = batches.iter().map(|batch| quietest(batch.as_ref()));
+        quiet.flatten().collect()
+    };
+    let quiet: Vec<Vec<Quiet>> = epochs.iter().map(of_epoch).collect();
+    let all: Vec<Quiet> = quiet.concat();
+    let scatters: Vec<f64> = all.iter().map(|quiet| quiet.scatter).collect();
+    let usual = Sample::new(&scatters)?.quantile(CRISPEST);
+    if usual > NOT_ALIKE {
+        return None;
+    }
+    let most = (MOST_SCATTER * usual).max(CRISP);
+    let reached = |quiet: &&Quiet| quiet.scatter <= most;
+    let value = |batches: &Vec<Quiet>| {
+        let values: Vec<f64> = batches
+            .iter()
+            .filter(reached)
+            .map(|quiet| quiet.value)
+            .collect();
+        median(&values).unwrap_or(f64::NAN)
+    };
+    let values: Vec<f64> = quiet.iter().map(value).collect();
+    let known = values.iter().filter(|value| value.is_finite()).count();
+    (known >= MIN_EPOCHS).then(|| Undisturbed {
+        share: all
+            .iter()
+            .filter(reached)
+            .map(|quiet| quiet.share)
+            .sum::<f64>()
+            / all.len() as f64,
+        scatter: usual,
+        values,
+    })
+}
+
+/// The quietest state that a batch shows: of its slices in the order of time. `None` with too few of them.
+fn quietest(batch: &[f64]) -> Option<Quiet> {
+    let around = |slice: usize| Some((surroundings(batch, slice)?, batch[slice]));
+    let mut slices: Vec<(f64, f64)> = (0..batch.len()).filter_map(around).collect();
+    slices.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let count = ((slices.len() as f64 * QUIETEST) as usize).max(MIN_QUIETEST);
+    let quietest: Vec<f64> = slices.get(..count)?.iter().map(|slice| slice.1).collect();
+    let sigma = scatter(&Sample::new(&quietest)?) / QUARTILE / ((2 * REACH) as f64).sqrt();
+    let edge = slices[count / 2].0 * (1.0 + f64::max(BAND, BAND_SIGMAS * sigma));
+    let same = slices.iter().take_while(|slice| slice.0 <= edge);
+    let same: Vec<f64> = same.map(|slice| slice.1).collect();
+    let share = same.len() as f64 / slices.len() as f64;
+    let same = Sample::new(&same)?;
+    Some(Quiet {
+        value: same.median(),
+        scatter: scatter(&same),
+        share,
+    })
+}
+
+/// Half the distance between the quartiles, as a share of the median.
+fn scatter(sample: &Sample) -> f64 {
+    (sample.quantile(0.75) - sample.quantile(0.25)) / 2.0 / sample.median()
+}
+
+/// How far the quartiles of the normal distribution are from its centre, in standard deviations.
+const QUARTILE: f64 = 0.6745;
+
+/// The mean of the slices around one, which is not among them. `None` at the ends of a batch, where some are missing.
+fn surroundings(batch: &[f64], slice: usize) -> Option<f64> {
+    let before = batch.get(slice.checked_sub(REACH)?..slice)?;
+    let after = batch.get(slice + 1..=slice + REACH)?;
+    let sum: f64 = before.iter().chain(after).sum();
+    Some(sum / (2 * REACH) as f64)
+}
+
+/// Whether the quiet slices of both halves of batches cost the same, within [`MOST_TREND`].
+fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
+    let mut halves = [Vec::new(), Vec::new()];
+    for batch in epochs.iter().flatten() {
+        let (first, second) = batch.as_ref().split_at(batch.as_ref().len() / 2);
+        halves[0].extend_from_slice(first);
+        halves[1].extend_from_slice(second);
+    }
+    let low = halves.map(|half| Some(Sample::new(&half)?.quantile(QUIETEST)));
+    match low {
+        [Some(first), Some(second)] if first > 0.0 && second > 0.0 => {
+            (first / second).ln().abs() <= MOST_TREND
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slices of a batch around 100, which differ by hundredths of a percent.
+    fn batch(of_slice: impl Fn(usize) -> f64) -> Vec<f64> {
+        let crisp = |slice: usize| 1.0 + 1e-4 * (slice * 7 % 5) as f64;
+        (0..250)
+            .map(|slice| 100.0 * crisp(slice) * of_slice(slice))
+            .collect()
+    }
+
+    fn epochs(count: usize, batch: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<Vec<f64>>> {
+        (0..count)
+            .map(|epoch| vec![batch(3 * epoch), batch(3 * epoch + 1), batch(3 * epoch + 2)])
+            .collect()
+    }
+
+    /// Slower by 20 to 40 %, differently from slice to slice.
+    fn beside_a_neighbour(slice: usize) -> f64 {
+        1.2 + 0.02 * (slice * 13 % 11) as f64
+    }
+
+    #[test]
+    fn a_calm_machine_is_undisturbed_all_the_time() {
+        let known = undisturbed(&epochs(10, |_| batch(|_| 1.0))).unwrap();
+        assert_eq!(known.values.len(), 10);
+        assert!(
+            known
+                .values
+                .iter()
+                .all(|value| (value - 100.02).abs() < 0.011)
+        );
+        assert_eq!(known.share, 1.0);
+        assert!(known.scatter < 2e-4, "{known:?}");
+    }
+
+    #[test]
+    fn bursts_are_left_out() {
+        let bursty = |slice: usize| match slice {
+            30..=140 | 160..=230 => beside_a_neighbour(slice),
+            _ => 1.0,
+        };
+        let known = undisturbed(&epochs(10, |_| batch(bursty))).unwrap();
+        assert!(
+            known
+                .values
+                .iter()
+                .all(|value| (value - 100.02).abs() < 0.011),
+            "{known:?}"
+        );
+        assert!((0.15..0.3).contains(&known.share), "{}", known.share);
+        let estimate = known.estimate().unwrap();
+        assert!(
+            estimate.low < 100.02 && estimate.high < 100.05,
+            "{estimate:?}"
+        );
+    }
+
+    #[test]
+    fn epochs_that_were_disturbed_all_along_have_no_value() {
+        let disturbed = |number: usize| !(3 * 7..3 * 14).contains(&number);
+        let mixed = |number: usize| match disturbed(number) {
+            true => batch(beside_a_neighbour),
+            false => batch(|_| 1.0),
+        };
+        let known = undisturbed(&epochs(20, mixed)).unwrap();
+        for (epoch, value) in known.values.iter().enumerate() {
+            assert_eq!(value.is_finite(), (7..14).contains(&epoch), "{known:?}");
+        }
+        assert!((known.share - 0.35).abs() < 0.01, "{}", known.share);
+        // One epoch less than there must be.
+        let few = |number: usize| match (3 * 7..3 * 12).contains(&number) {
+            true => batch(|_| 1.0),
+            false => batch(beside_a_neighbour),
+        };
+        assert_eq!(undisturbed(&epochs(20, few)), None);
+    }
+
+    #[test]
+    fn a_machine_that_never_rests_is_not_undisturbed() {
+        assert_eq!(
+            undisturbed(&epochs(20, |_| batch(beside_a_neighbour))),
+            None
+        );
+    }
+
+    #[test]
+    fn work_that_differs_along_the_batch_is_not_known() {
+        let colder = |slice: usize| 1.1 - 0.1 * slice as f64 / 250.0;
+        assert_eq!(undisturbed(&epochs(20, |_| batch(colder))), None);
+    }
+
+    #[test]
+    fn odd_input_is_no_panic() {
+        let none: [Vec<Vec<f64>>; 0] = [];
+        assert_eq!(undisturbed(&none), None);
+        for batch in [
+            vec![],
+            vec![1.0; 5],
+            vec![f64::NAN; 300],
+            vec![0.0; 300],
+            vec![-1.0; 300],
+        ] {
+            assert_eq!(undisturbed(&vec![vec![batch; 3]; 20]), None);
+        }
+        let infinite = vec![f64::INFINITY; 300];
+        assert_eq!(undisturbed(&vec![vec![infinite]; 20]), None);
+    }
+}
