@@ -16,12 +16,25 @@ use crate::{
 const CLOCK_READS: usize = 4;
 
 /// Does the work, which makes as many events as it is given, slice by slice.
-pub(super) fn time(
+pub(super) fn time(ask: &BatchRequest, work: impl FnMut(u64) -> Result<()>) -> Result<BatchResult> {
+    time_cut(ask, timing::slice(ask.events, ask.after_tick), work)
+}
+
+/// Does it in one piece, which needs no memory.
+pub(super) fn time_whole(
     ask: &BatchRequest,
+    work: impl FnMut(u64) -> Result<()>,
+) -> Result<BatchResult> {
+    time_cut(ask, 0, work)
+}
+
+fn time_cut(
+    ask: &BatchRequest,
+    slice: u64,
     mut work: impl FnMut(u64) -> Result<()>,
 ) -> Result<BatchResult> {
-    let slice = timing::slice(ask.events, ask.after_tick);
-    let mut edges = Vec::with_capacity(timing::SLICES as usize);
+    let most = if slice == 0 { 0 } else { timing::SLICES };
+    let mut edges = Vec::with_capacity(most as usize);
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
     if ask.after_tick {
         wait_for_tick();

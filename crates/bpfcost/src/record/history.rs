@@ -184,13 +184,20 @@ impl SessionHistory {
 /// The level of each case in a session: its cost, or of a workload the ratio to the case without a probe, which is
 /// what sessions are compared by.
 pub(super) fn levels(record: &Record) -> BTreeMap<String, f64> {
+    // All of one state.
+    let undisturbed = record.is_undisturbed();
     let level = |case: &super::CaseRecord| match record.layout.workload() {
         Some(_) => Some(1.0 + against_off(record, &case.name)?.relative),
-        None => Some(case.raw.as_ref()?.value),
+        None => case
+            .raw
+            .as_ref()
+            .and_then(|raw| match (undisturbed, raw.undisturbed) {
+                (true, None) => None,
+                (false, Some(state)) => Some(state.as_found),
+                _ => Some(raw.value),
+            }),
     };
-    let undisturbed = record.is_undisturbed();
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
-    let cases = cases.filter(|case| case.is_undisturbed() == undisturbed);
     let named = cases.filter_map(|case| Some((case.name.clone(), level(case)?)));
     named.filter(|(_, value)| value.is_finite()).collect()
 }
