@@ -102,6 +102,11 @@ pub(crate) fn slice(ops: u64, after_tick: bool) -> u64 {
     if after_tick { 0 } else { ops.div_ceil(SLICES) }
 }
 
+/// The time of a batch without the clock reads between its slices. They are not all of it, however short it is.
+pub(crate) fn without_reads(elapsed_ns: u64, reads_ns: u64) -> f64 {
+    elapsed_ns as f64 - (reads_ns as f64).min(elapsed_ns as f64 / 2.0)
+}
+
 /// Nanoseconds per operation of each slice that lies between two edges: of all whole ones but the first.
 pub(crate) fn slices(edges: &[u64], slice: u64, clock_ns: u64) -> Vec<f64> {
     let of_slice = |edges: &[u64]| {
@@ -170,10 +175,8 @@ impl Observation {
 
     /// Nanoseconds from the first body to the last, without the clock reads between slices.
     pub fn elapsed_ns(&self) -> f64 {
-        let reads = self.edges * self.clock_ns;
-        self.end_ns
-            .saturating_sub(self.start_ns)
-            .saturating_sub(reads) as f64
+        let elapsed_ns = self.end_ns.saturating_sub(self.start_ns);
+        without_reads(elapsed_ns, self.edges * self.clock_ns)
     }
 }
 

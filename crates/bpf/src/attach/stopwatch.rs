@@ -57,7 +57,7 @@ fn time_cut(
     Ok(BatchResult {
         events: ask.events,
         made: ask.events,
-        elapsed_ns: end.saturating_sub(start).saturating_sub(reads_ns) as f64,
+        elapsed_ns: timing::without_reads(end.saturating_sub(start), reads_ns),
         ticks: (moved + tick_ns / 2) / tick_ns,
         waits: cpu::waits()?.saturating_sub(waits),
         slices: timing::slices(&edges, slice, clock_ns),
