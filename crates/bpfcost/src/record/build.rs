@@ -12,7 +12,8 @@ impl Record {
             .as_ref()
             .map_or((plan, measured), |led| (&led.0, &led.1));
         let (seen, dropped) = RunData::of(plan, measured);
-        let speechless = plan.contends && machine.emulates_time();
+        let emulated = machine.emulates_time();
+        let speechless = plan.contends && emulated;
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
@@ -39,7 +40,7 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings: warnings(plan, measured, dropped, speechless),
+            warnings: warnings(plan, measured, dropped, emulated),
             layout: plan.layout.clone(),
             contends: plan.contends,
             comparisons,
@@ -50,13 +51,9 @@ impl Record {
     }
 }
 
-/// The run's warnings, each once, because a resumed run warns again. `speechless`: its times mean nothing.
-fn warnings(
-    plan: &Plan,
-    measured: &Measurements,
-    dropped: usize,
-    speechless: bool,
-) -> Vec<Warning> {
+/// The run's warnings, each once, because a resumed run warns again. `emulated`: times are those of an emulator.
+fn warnings(plan: &Plan, measured: &Measurements, dropped: usize, emulated: bool) -> Vec<Warning> {
+    let speechless = plan.contends && emulated;
     let mut kept: Vec<Warning> = Vec::new();
     for warning in &measured.warnings {
         // Times that mean nothing need not be proportional either.
@@ -72,7 +69,8 @@ fn warnings(
              not have. Run it on hardware, or in a guest with KVM",
         ));
     }
-    if !measured.came_to_rest(plan) {
+    // An emulator never comes to rest, and its warning says more.
+    if !measured.came_to_rest(plan) && !emulated {
         let seen = measured.anchor_undisturbed().zip(plan.anchor);
         let how = match seen {
             Some((seen, before)) => {

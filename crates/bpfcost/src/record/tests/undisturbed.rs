@@ -127,6 +127,17 @@ fn a_machine_that_never_rests_has_none() {
     let text = warned(Some(26.0), &restless).unwrap();
     assert!(text.contains("from moment to moment"), "{text}");
     assert!(warned(None, &restless).is_some());
+    let emulated = Machine {
+        emulator: Some("QEMU 7.2, tcg".to_owned()),
+        ..Machine::default()
+    };
+    let record = built(&plan(), &restless, emulated);
+    assert!(
+        record
+            .warnings
+            .iter()
+            .all(|one| one.code != "never-at-rest")
+    );
     // An experiment without an anchor.
     assert_eq!(warned(Some(26.0), &run(&all, Slices::default)), None);
 }
