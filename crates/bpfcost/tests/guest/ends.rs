@@ -15,11 +15,12 @@ fn ended(signals: &[&str], when: impl Fn(&mut Visit, &Tool)) -> Option<(Tool, Sa
     let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
     let mut visit = Visit::start(&tool, &line, "{}");
     when(&mut visit, &tool);
-    let there = processes(&tool);
-    for part in ["-kernel", "reaper"] {
-        let has = there.iter().any(|line| line.contains(part));
-        assert!(has, "no {part} among {there:?}");
-    }
+    // The reaper may come behind QEMU.
+    visit.wait_for(|_| {
+        let there = processes(&tool);
+        let has = |part: &&str| there.iter().any(|line| line.contains(*part));
+        ["-kernel", "reaper"].iter().all(has)
+    });
     for signal in signals {
         visit.signal(signal);
     }
