@@ -1,5 +1,7 @@
 //! Builds a record from the events of a run. It is pure, so a record can be built again from a journal.
 
+use bpfcost_stats::undisturbed::MIN_EPOCHS;
+
 use super::{Asked, CaseRecord, Machine, Record, SCHEMA, lead::led_by_machine, run_data::RunData};
 use crate::measure::{Measurements, PROPORTIONALITY, Plan, Stop, Warning};
 
@@ -70,7 +72,9 @@ fn warnings(plan: &Plan, measured: &Measurements, dropped: usize, emulated: bool
         ));
     }
     // An emulator never comes to rest, and its warning says more.
-    if !measured.came_to_rest(plan) && !emulated {
+    let cut = measured.cases.iter().any(|case| !case.slices.is_empty());
+    let enough = measured.anchor.len() >= MIN_EPOCHS;
+    if cut && enough && !measured.came_to_rest(plan) && !emulated {
         let seen = measured.anchor_undisturbed().zip(plan.anchor);
         let how = match seen {
             Some((seen, before)) => {
