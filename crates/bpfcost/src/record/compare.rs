@@ -298,7 +298,20 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let comparisons = judge_sessions(&sides, family, spreads, &policy);
+        // What undisturbed sessions differ by says nothing of costs as found, which differ by more.
+        let undisturbed = self
+            .new
+            .iter()
+            .chain(&self.old)
+            .any(|one| one.is_undisturbed());
+        let comparisons = names.iter().zip(&sides).flat_map(|(name, sides)| {
+            let mut cases = self.new.iter().filter_map(|record| record.case(name));
+            let spreads = match undisturbed && !cases.any(CaseRecord::is_undisturbed) {
+                true => &SessionSpreads::ASSUMED,
+                false => spreads,
+            };
+            judge_sessions(std::slice::from_ref(sides), family, spreads, &policy)
+        });
         names
             .iter()
             .zip(comparisons)
