@@ -88,10 +88,12 @@ pub struct Sides {
     /// varies as much from minute to minute as from second to second: where the spread between sessions is assumed,
     /// it is assumed to be at least that.
     pub epochs: f64,
+    /// How far sessions of this case differ.
+    pub spreads: SessionSpreads,
 }
 
 impl Sides {
-    /// Two sides on a machine that did not move.
+    /// Two sides on a machine that did not move, and of whose sessions nothing is known.
     #[must_use]
     pub fn of(old: Vec<Session>, new: Vec<Session>) -> Self {
         Self {
@@ -100,6 +102,7 @@ impl Sides {
             machine: 0.0,
             leverage: 1.0,
             epochs: 0.0,
+            spreads: SessionSpreads::ASSUMED,
         }
     }
 
@@ -114,16 +117,11 @@ impl Sides {
 /// Judges cases that two sides share, as members of a family of `family` comparisons, which has no fewer
 /// members than there are cases. Sessions that are not above zero throughout are skipped.
 #[must_use]
-pub fn judge_sessions(
-    cases: &[Sides],
-    family: usize,
-    spreads: &SessionSpreads,
-    policy: &Policy,
-) -> Vec<SessionComparison> {
+pub fn judge_sessions(cases: &[Sides], family: usize, policy: &Policy) -> Vec<SessionComparison> {
     let family = family.max(cases.len());
     let judged: Vec<(Evidence, Basis)> = cases
         .iter()
-        .map(|sides| compare(&logs(sides), spreads, family))
+        .map(|sides| compare(&logs(sides), family))
         .collect();
     let evidence: Vec<Evidence> = judged.iter().map(|f| f.0).collect();
     judged
@@ -191,7 +189,8 @@ pub fn shift_p(first: &[f64], second: &[f64]) -> f64 {
 }
 
 /// The comparison of sides in logs.
-fn compare(sides: &Sides, spreads: &SessionSpreads, family: usize) -> (Evidence, Basis) {
+fn compare(sides: &Sides, family: usize) -> (Evidence, Basis) {
+    let spreads = sides.spreads;
     let [old, new] = sittings::turns(sides);
     if exact_suffices(old.len(), new.len(), family) {
         let basis = Basis::Turns {

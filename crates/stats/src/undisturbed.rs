@@ -1,18 +1,18 @@
 //! What an operation costs while nothing else slows the machine, from the slices of batches.
 //!
-//! Neighbours on a shared machine come in bursts, and between them it is undisturbed. That state is *crisp*: slices that
-//! do the same work differ by hundredths of a percent in it, and by several percent beside a neighbour. So it is known
-//! by how little slices scatter, not by how low they are.
+//! Neighbours on a shared machine come in bursts, and between them it is undisturbed. Then slices that do the same work
+//! differ by hundredths of a percent; beside a neighbour they differ by several percent.
 //!
 //! 1. A slice is not chosen for its own value, because the lowest values are the luckiest ones, but for its
-//!    *surroundings*: the slices around it. A burst slows those as well, while luck does not spread.
-//! 2. In each batch, the slices with the quietest surroundings show where its quietest state lies, and how far slices
-//!    scatter in it. The batch's value is the median of all slices whose surroundings lie in the band above that.
-//! 3. A batch in which the quietest slices scatter more than in the crispest batches of the run was disturbed all along,
-//!    and is left out. The value of an epoch is the median of the others.
+//!    *surroundings*: the mean of the slices around it. A burst slows those as well, while luck does not spread.
+//! 2. In each batch, the slices with the lowest surroundings show its fastest state, and how far slices scatter in it. The
+//!    value of the batch is the median of all slices whose surroundings lie in a narrow band above those.
+//! 3. A batch whose slices in that band scatter more than those of the run's least scattered batches was disturbed
+//!    throughout, and is left out. The value of an epoch is the median of the others.
 //!
-//! Nothing is known where the work of slices is not alike: where they get cheaper or dearer along the batch, or scatter
-//! however quiet the machine is. METHODOLOGY.md has the method, and docs/evidence/undisturbed.md how well it holds.
+//! Nothing is known if slices do different work: if they get cheaper or dearer along the batch, or scatter on a quiet
+//! machine too. A neighbour that slows all slices of a batch by the same share is not noticed. METHODOLOGY.md has the
+//! method, and docs/evidence/undisturbed.md how well it holds.
 
 use crate::estimate::Estimate;
 use crate::sample::{Sample, median};
@@ -20,29 +20,29 @@ use crate::sample::{Sample, median};
 /// So many slices on each side are the surroundings of a slice.
 const REACH: usize = 3;
 
-/// The share of a batch's slices, those with the quietest surroundings, that shows its quietest state.
-const QUIETEST: f64 = 0.05;
+/// The share of a batch's slices, those with the lowest surroundings, that shows its fastest state.
+const LOWEST: f64 = 0.05;
 
 /// Fewest slices that do.
-const MIN_QUIETEST: usize = 8;
+const MIN_LOWEST: usize = 8;
 
-/// How far above the quietest surroundings others are of the same state, as a share of them.
+/// How far above the lowest surroundings others are of the same state, as a share of them.
 const BAND: f64 = 0.005;
 
 /// The same in standard deviations of surroundings, where slices scatter.
 const BAND_SIGMAS: f64 = 3.0;
 
 /// The batches of a run that scatter least show what is usual: this share of them.
-const CRISPEST: f64 = 0.1;
+const LEAST_SCATTERED: f64 = 0.1;
 
-/// A batch that scatters more than so many times what is usual was disturbed all along.
+/// A batch that scatters more than so many times what is usual was disturbed throughout.
 const MOST_SCATTER: f64 = 1.5;
 
-/// What scatters less than this share of its value was not disturbed, however little others scatter.
-const CRISP: f64 = 0.002;
+/// A batch that scatters less than this share of its value was not disturbed, however little others scatter.
+const MIN_SCATTER: f64 = 0.002;
 
-/// Where even the crispest batches scatter more than this share, slices don't do the same work, or none was undisturbed.
-const NOT_ALIKE: f64 = 0.01;
+/// If what is usual is more than this share, slices don't do the same work, or no batch was undisturbed.
+const MOST_USUAL: f64 = 0.01;
 
 /// By how much, as a share, the slices of the first half of batches may differ from those of the second.
 const MOST_TREND: f64 = 0.03;
@@ -53,31 +53,31 @@ pub const MIN_EPOCHS: usize = 6;
 /// The undisturbed state of a case over a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Undisturbed {
-    /// What an operation cost in each epoch, in the unit of the slices; NaN where an epoch was disturbed all along.
+    /// What an operation cost in each epoch, in the unit of the slices; NaN for an epoch that was disturbed throughout.
     pub values: Vec<f64>,
     /// The share of all slices that were of this state, 0 to 1.
     pub share: f64,
-    /// By how much slices of this state scatter, as a share of their value. What slows slices by less passes for it, so
-    /// the value may be too high by as much.
-    pub scatter: f64,
+    /// The most that a batch of this state may scatter, as a share of its value. A neighbour that adds less is not
+    /// noticed, so the values may be too high by as much.
+    pub blind: f64,
 }
 
 impl Undisturbed {
-    /// The estimate over epochs, with an interval as [`Estimate::of_case`] has it, whose lower end is lower by the
-    /// scatter of slices. `None` below 6 epochs.
+    /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose lower end is lowered by `blind`.
+    /// `None` below 6 epochs.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
         let estimate = Estimate::of_case(&self.values)?;
         Some(Estimate {
-            low: estimate.low - self.scatter * estimate.value,
+            low: estimate.low - self.blind * estimate.value,
             ..estimate
         })
     }
 }
 
-/// The quietest state of one batch.
+/// The fastest state of one batch.
 #[derive(Debug, Clone, Copy)]
-struct Quiet {
+struct Fastest {
     value: f64,
     /// How far its slices scatter.
     scatter: f64,
@@ -92,55 +92,50 @@ pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Option<Undisturbed> {
     if !are_alike(epochs) {
         return None;
     }
-    let of_epoch = |batches: &Vec<B>| -> Vec<Quiet> {
-        let quiet = batches.iter().map(|batch| quietest(batch.as_ref()));
-        quiet.flatten().collect()
+    let of_epoch = |batches: &Vec<B>| -> Vec<Fastest> {
+        let fastest = batches.iter().map(|batch| fastest(batch.as_ref()));
+        fastest.flatten().collect()
     };
-    let quiet: Vec<Vec<Quiet>> = epochs.iter().map(of_epoch).collect();
-    let all: Vec<Quiet> = quiet.concat();
-    let scatters: Vec<f64> = all.iter().map(|quiet| quiet.scatter).collect();
-    let usual = Sample::new(&scatters)?.quantile(CRISPEST);
-    if usual > NOT_ALIKE {
+    let fastest: Vec<Vec<Fastest>> = epochs.iter().map(of_epoch).collect();
+    let all: Vec<Fastest> = fastest.concat();
+    let scatters: Vec<f64> = all.iter().map(|one| one.scatter).collect();
+    let usual = Sample::new(&scatters)?.quantile(LEAST_SCATTERED);
+    if usual > MOST_USUAL {
         return None;
     }
-    let most = (MOST_SCATTER * usual).max(CRISP);
-    let reached = |quiet: &&Quiet| quiet.scatter <= most;
-    let value = |batches: &Vec<Quiet>| {
+    let most = (MOST_SCATTER * usual).max(MIN_SCATTER);
+    let reached = |one: &&Fastest| one.scatter <= most;
+    let value = |batches: &Vec<Fastest>| {
         let values: Vec<f64> = batches
             .iter()
             .filter(reached)
-            .map(|quiet| quiet.value)
+            .map(|one| one.value)
             .collect();
         median(&values).unwrap_or(f64::NAN)
     };
-    let values: Vec<f64> = quiet.iter().map(value).collect();
+    let values: Vec<f64> = fastest.iter().map(value).collect();
     let known = values.iter().filter(|value| value.is_finite()).count();
     (known >= MIN_EPOCHS).then(|| Undisturbed {
-        share: all
-            .iter()
-            .filter(reached)
-            .map(|quiet| quiet.share)
-            .sum::<f64>()
-            / all.len() as f64,
-        scatter: usual,
+        share: all.iter().filter(reached).map(|one| one.share).sum::<f64>() / all.len() as f64,
+        blind: most,
         values,
     })
 }
 
-/// The quietest state that a batch shows: of its slices in the order of time. `None` with too few of them.
-fn quietest(batch: &[f64]) -> Option<Quiet> {
+/// The fastest state that a batch shows: of its slices in the order of time. `None` with too few of them.
+fn fastest(batch: &[f64]) -> Option<Fastest> {
     let around = |slice: usize| Some((surroundings(batch, slice)?, batch[slice]));
     let mut slices: Vec<(f64, f64)> = (0..batch.len()).filter_map(around).collect();
     slices.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let count = ((slices.len() as f64 * QUIETEST) as usize).max(MIN_QUIETEST);
-    let quietest: Vec<f64> = slices.get(..count)?.iter().map(|slice| slice.1).collect();
-    let sigma = scatter(&Sample::new(&quietest)?) / QUARTILE / ((2 * REACH) as f64).sqrt();
+    let count = ((slices.len() as f64 * LOWEST) as usize).max(MIN_LOWEST);
+    let lowest: Vec<f64> = slices.get(..count)?.iter().map(|slice| slice.1).collect();
+    let sigma = scatter(&Sample::new(&lowest)?) / QUARTILE / ((2 * REACH) as f64).sqrt();
     let edge = slices[count / 2].0 * (1.0 + f64::max(BAND, BAND_SIGMAS * sigma));
     let same = slices.iter().take_while(|slice| slice.0 <= edge);
     let same: Vec<f64> = same.map(|slice| slice.1).collect();
     let share = same.len() as f64 / slices.len() as f64;
     let same = Sample::new(&same)?;
-    Some(Quiet {
+    Some(Fastest {
         value: same.median(),
         scatter: scatter(&same),
         share,
@@ -163,7 +158,7 @@ fn surroundings(batch: &[f64], slice: usize) -> Option<f64> {
     Some(sum / (2 * REACH) as f64)
 }
 
-/// Whether the quiet slices of both halves of batches cost the same, within [`MOST_TREND`].
+/// Whether the low slices of both halves of batches cost the same, within [`MOST_TREND`].
 fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
     let mut halves = [Vec::new(), Vec::new()];
     for batch in epochs.iter().flatten() {
@@ -171,7 +166,7 @@ fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
         halves[0].extend_from_slice(first);
         halves[1].extend_from_slice(second);
     }
-    let low = halves.map(|half| Some(Sample::new(&half)?.quantile(QUIETEST)));
+    let low = halves.map(|half| Some(Sample::new(&half)?.quantile(LOWEST)));
     match low {
         [Some(first), Some(second)] if first > 0.0 && second > 0.0 => {
             (first / second).ln().abs() <= MOST_TREND
@@ -214,7 +209,7 @@ mod tests {
                 .all(|value| (value - 100.02).abs() < 0.011)
         );
         assert_eq!(known.share, 1.0);
-        assert!(known.scatter < 2e-4, "{known:?}");
+        assert!(known.blind == MIN_SCATTER, "{known:?}");
     }
 
     #[test]

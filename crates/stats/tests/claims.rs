@@ -53,6 +53,13 @@ fn an_undisturbed_cost_is_read_through_neighbours() {
         assert!(read.difference >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.bias.abs() < 0.15, "{neighbours:?}: {read:?}");
     }
+    // Who slows all slices alike for longer than a batch is not noticed, unless that is rare.
+    let [rare, often] = Neighbours::UNNOTICED
+        .map(|neighbours| neighbours::reading(neighbours, WORKS[1], 20, 12, 16));
+    assert!(
+        rare.bias.abs() < 0.5 && often.bias > 3.0,
+        "{rare:?} {often:?}"
+    );
     // Work that differs as much as that from slice to slice is not known.
     let rough = neighbours::reading(Neighbours::ALL[0], WORKS[3], 20, 4, 15);
     assert_eq!(rough.known, 0.0, "{rough:?}");

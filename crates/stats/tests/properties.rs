@@ -191,7 +191,8 @@ proptest! {
         }).collect::<Vec<_>>();
         let sides = Sides { machine: x, leverage: y, ..Sides::of(sessions(&a), sessions(&b)) };
         for spreads in [learnt, SessionSpreads { within: odd, between: odd }] {
-            let judged = judge_sessions(std::slice::from_ref(&sides), k, &spreads, &policy);
+            let sides = Sides { spreads, ..sides.clone() };
+            let judged = judge_sessions(std::slice::from_ref(&sides), k, &policy);
             prop_assert!(judged.iter().all(|one| one.p.is_nan() || (0.0..=1.0).contains(&one.p)));
         }
     }

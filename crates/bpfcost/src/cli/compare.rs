@@ -60,8 +60,10 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let (old, new) = (load(&args.old)?, load(&args.new)?);
     let history = SessionHistory::of_user();
     // What can't be read is as good as never measured; `compare` then says what it assumes.
-    let kept = |record: &Record| {
-        let levels = history.as_ref().map(|history| history.levels(record));
+    let kept = |record: &Record, reading| {
+        let levels = history
+            .as_ref()
+            .map(|history| history.levels(record, reading));
         levels.and_then(Result::ok).unwrap_or_default()
     };
     let asked = GateOptions {

@@ -89,8 +89,9 @@ impl Session {
         record::writable(out)?;
         Journal::vacant(out)?;
         let (place, machine) = Place::ready(&*experiment, &plan, None, interrupt)?;
-        // Without a history, the run is the first to see its machine.
-        let anchor = SessionHistory::of_user().and_then(|history| history.anchor(&machine).ok()?);
+        // A guest has its plan already. Without a history, the run is the first on its machine.
+        let history = SessionHistory::of_user().filter(|_| plan.target == "host");
+        let anchor = history.and_then(|history| history.anchor(&machine).ok()?);
         let plan = Plan { anchor, ..plan };
         let started = now();
         let journal = Journal::create(out, &Header::new(&plan, &started, &machine))?;

@@ -57,7 +57,8 @@ pub struct Plan {
     pub goal_ns: f64,
     /// The relative difference below which two cases count as the same.
     pub margin: f64,
-    /// What the anchor costs on this machine at rest, in nanoseconds, as earlier sessions saw it; `None` before one did.
+    /// The cost of the anchor on this machine at rest, as a multiple of the sentinel's, from earlier sessions; `None`
+    /// before the first, and in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<f64>,
     /// The relative cost that a comparison may have, where a budget was given.

@@ -146,7 +146,7 @@ type Open = (usize, Option<Estimate>);
 fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
     let at_rest = measured.came_to_rest(plan);
     asked(plan, measured)
-        .map(|(index, data)| (index, data.estimate(at_rest)))
+        .map(|(index, data)| (index, Estimate::of_case(&data.leading(at_rest))))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,

@@ -1,20 +1,20 @@
-//! The value of a case in each epoch: undisturbed, if its slices show that state, or else as found.
+//! Undisturbed costs: what slices show of them, and whether the machine came to rest at all.
 
 use bpfcost_stats::{
-    Estimate, hodges_lehmann,
-    sample::epoch_medians,
+    hodges_lehmann,
+    sample::{epoch_medians, median},
     undisturbed::{Undisturbed, undisturbed},
 };
 
 use super::{CaseData, Measurements, Plan};
 use crate::experiment::Slices;
 
-/// A machine is at rest if the anchor costs at most so many times what it did in sessions before. Whoever works on the
-/// same core slows it by more; where its code happens to lie changes it by less.
+/// A machine came to rest if the anchor costs at most so many times what it did in earlier sessions. A neighbour on the
+/// same core adds more; the address at which its code is loaded changes it by less.
 const AT_REST: f64 = 1.05;
 
 impl CaseData {
-    /// The undisturbed state; `None` where it is not known.
+    /// The undisturbed values; `None` if they are not known.
     pub fn undisturbed(&self) -> Option<Undisturbed> {
         self.undisturbed_of(&self.slices)
     }
@@ -30,26 +30,26 @@ impl CaseData {
         undisturbed(&(0..self.samples.len()).map(batches).collect::<Vec<_>>())
     }
 
-    /// The estimate that leads: of the undisturbed state, or as found where that is not known. `at_rest` is whether the
-    /// machine [came to rest](Measurements::came_to_rest).
-    pub fn estimate(&self, at_rest: bool) -> Option<Estimate> {
-        match self.undisturbed().filter(|_| at_rest) {
-            Some(known) => known.estimate(),
-            None => Estimate::of_case(&epoch_medians(&self.samples)),
-        }
+    /// The epoch values that lead: undisturbed, or medians if those are not known. `at_rest` is whether the machine
+    /// [came to rest](Measurements::came_to_rest).
+    pub fn leading(&self, at_rest: bool) -> Vec<f64> {
+        let known = self.undisturbed().filter(|_| at_rest);
+        known.map_or_else(|| epoch_medians(&self.samples), |known| known.values)
     }
 }
 
 impl Measurements {
-    /// What the anchor cost undisturbed, in nanoseconds; `None` if there is none, or it never was.
+    /// The undisturbed cost of the anchor, as a multiple of the sentinel's: both take twice as long at half the clock
+    /// frequency. `None` without an anchor, in too few batches, or if it was disturbed throughout.
     pub fn anchor_undisturbed(&self) -> Option<f64> {
         let batches = values(&self.anchor).into_iter().map(|batch| vec![batch]);
-        hodges_lehmann(&undisturbed(&batches.collect::<Vec<_>>())?.values)
+        let known = undisturbed(&batches.collect::<Vec<_>>())?;
+        Some(hodges_lehmann(&known.values)? / median(&self.sentinel.concat())?)
     }
 
     /// Whether the machine came to rest during the run: a neighbour that never rests must not pass for a rest. The anchor
-    /// must have been undisturbed, and cost no more than it did on this machine before. Without an anchor, nothing speaks
-    /// against it.
+    /// must have been undisturbed, and cost no more than it did on this machine before. Without an anchor, nothing
+    /// contradicts it.
     pub fn came_to_rest(&self, plan: &Plan) -> bool {
         match (plan.anchor, self.anchor_undisturbed()) {
             (Some(known), Some(seen)) => seen <= known * AT_REST,

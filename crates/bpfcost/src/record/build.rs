@@ -79,15 +79,15 @@ fn warnings(plan: &Plan, measured: &Measurements, dropped: usize, emulated: bool
         let how = match seen {
             Some((seen, before)) => {
                 let more = 100.0 * (seen / before - 1.0);
-                format!("took {more:.0} % longer at best than in sessions before")
+                format!("took at least {more:.0} % longer than in earlier sessions")
             }
-            None => "took longer from moment to moment, all along".to_owned(),
+            None => "took longer at one moment than at the next, throughout".to_owned(),
         };
         kept.push(Warning::new(
             "never-at-rest",
             format!(
-                "this machine never came to rest: work that anyone else on its core slows {how}. So no cost is known \
-                 undisturbed; all are as found. Run it again when less runs beside it"
+                "this machine never came to rest: the anchor, which anything else on its core slows, {how}. So no cost \
+                 is known undisturbed, and all are as found. Run it again when the machine is less busy"
             ),
         ));
     }

@@ -42,9 +42,8 @@ use bpfcost_stats::{
 
 use super::{
     CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
-    compat,
-    disturbed::in_one_state,
-    exact,
+    compat, exact,
+    reading::{Reading, in_one_reading},
     session_spread::spreads,
     sides::{
         RecordGroup, costs, distinct, epoch_spread, failed, groups, named, one_sided, raw_sessions,
@@ -72,12 +71,12 @@ pub struct GateOptions {
 /// where all records count instructions; and where all are of workloads, the runs' own margin for "the same".
 /// `must_see` is the rise that the gate must have been able to see in about three of four runs; without it,
 /// it passes whatever it could see.
-/// `kept` is what the machine of a record measured in other sessions of its kind: a list for each case.
+/// `kept` is what the machine of a record measured in other sessions of its kind, in a reading: a list for each case.
 pub fn compare(
     old: &[Record],
     new: &[Record],
     asked: GateOptions,
-    kept: impl Fn(&Record) -> Vec<Vec<Level>>,
+    kept: impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
 ) -> Result<Changes, CompareError> {
     let GateOptions {
         threshold,
@@ -102,10 +101,16 @@ pub fn compare(
     if let Some(must_see) = must_see.filter(|share| *share <= threshold) {
         return Err(CompareError::MustSee(must_see, threshold));
     }
-    let ([old, new], mixed) = in_one_state([old, new]);
-    let mut warnings = Vec::from_iter(mixed);
-    let old = distinct(&old, "old", &mut warnings)?;
-    let new = distinct(&new, "new", &mut warnings)?;
+    let one_reading = in_one_reading([old, new]);
+    let (old, new) = one_reading.as_ref().map_or((old, new), |([old, new], _)| {
+        (old.as_slice(), new.as_slice())
+    });
+    let mut warnings: Vec<Warning> = one_reading
+        .iter()
+        .map(|(_, warning)| warning.clone())
+        .collect();
+    let old = distinct(old, "old", &mut warnings)?;
+    let new = distinct(new, "new", &mut warnings)?;
     if old
         .iter()
         .any(|one| new.iter().any(|other| run(one) == run(other)))
@@ -215,7 +220,7 @@ impl RecordGroup<'_> {
         &self,
         threshold: f64,
         family: usize,
-        kept: &impl Fn(&Record) -> Vec<Vec<Level>>,
+        kept: &impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
         changes: &mut Changes,
     ) {
         let mut matched = Vec::new();
@@ -254,10 +259,11 @@ impl RecordGroup<'_> {
             changes.cases.extend(matched.iter().map(change));
             return;
         }
-        let spreads = spreads([&self.old, &self.new], kept);
+        let spreads = Reading::ALL.map(|reading| spreads([&self.old, &self.new], reading, kept));
         let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
         let judged = if self.are_of_a_workload() {
-            let (judged, warning) = self.overhead_difference(&names, &spreads, threshold, family);
+            let (judged, warning) =
+                self.overhead_difference(&names, &spreads[0], threshold, family);
             changes.warnings.extend(warning);
             judged
         } else {
@@ -275,12 +281,18 @@ impl RecordGroup<'_> {
             .extend(judged.into_iter().map(|(change, _)| change));
     }
 
+    /// The reading of a case that is compared: the same in all records.
+    fn reading(&self, name: &str) -> Reading {
+        let mut cases = self.new.iter().filter_map(|record| record.case(name));
+        cases.next().map_or(Reading::AsFound, CaseRecord::reading)
+    }
+
     /// What is said of these cases, as far as it can be said of each by itself. `machine` is the share by which the
     /// sentinel moved.
     fn judge(
         &self,
         names: &[String],
-        spreads: &SessionSpreads,
+        spreads: &[SessionSpreads; 2],
         machine: f64,
         threshold: f64,
         family: usize,
@@ -289,6 +301,7 @@ impl RecordGroup<'_> {
             .iter()
             .map(|name| Sides {
                 machine,
+                spreads: spreads[self.reading(name) as usize],
                 epochs: epoch_spread(self.old.iter().chain(&self.new).copied(), name),
                 ..Sides::of(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
             })
@@ -298,20 +311,7 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        // What undisturbed sessions differ by says nothing of costs as found, which differ by more.
-        let undisturbed = self
-            .new
-            .iter()
-            .chain(&self.old)
-            .any(|one| one.is_undisturbed());
-        let comparisons = names.iter().zip(&sides).flat_map(|(name, sides)| {
-            let mut cases = self.new.iter().filter_map(|record| record.case(name));
-            let spreads = match undisturbed && !cases.any(CaseRecord::is_undisturbed) {
-                true => &SessionSpreads::ASSUMED,
-                false => spreads,
-            };
-            judge_sessions(std::slice::from_ref(sides), family, spreads, &policy)
-        });
+        let comparisons = judge_sessions(&sides, family, &policy);
         names
             .iter()
             .zip(comparisons)
@@ -444,7 +444,7 @@ impl RecordGroup<'_> {
     }
 
     /// A floor that moved says that the harness or the machine did, not what is measured.
-    fn floors(&self, spreads: &SessionSpreads, threshold: f64, family: usize) -> Vec<Warning> {
+    fn floors(&self, spreads: &[SessionSpreads; 2], threshold: f64, family: usize) -> Vec<Warning> {
         let names = self.names(Role::Floor);
         self.judge(&names, spreads, 0.0, threshold, family.max(names.len()))
             .into_iter()

@@ -12,7 +12,7 @@
 //! are judged with a margin of zero. Cases of a grid are compared by what they cost without their floors
 //! ([`Record::cost`]), and only they and the floors are shown.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use bpfcost_stats::{
     Policy, Sense,
@@ -21,7 +21,7 @@ use bpfcost_stats::{
 };
 
 use super::{
-    CaseRecord, ChangeOutcome, CompareError, Cost, Record, VerdictRecord, compat, exact,
+    CaseRecord, ChangeOutcome, CompareError, Cost, Reading, Record, VerdictRecord, compat, exact,
     sides::{dated, epoch_spread, estimate},
 };
 use crate::experiment::{Grid, Role, Unit};
@@ -78,7 +78,7 @@ pub struct CrossTargetRow<'a> {
 #[derive(Debug)]
 pub struct CrossTargetCell<'a> {
     /// What was measured; `None` where it was no part of that run.
-    pub case: Option<&'a CaseRecord>,
+    pub case: Option<Cow<'a, CaseRecord>>,
     /// How it differs from the target that this one is compared with.
     pub difference: Option<Difference>,
 }
@@ -244,15 +244,30 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
         }
     }
     order.sort_by_key(|case| case.role == Role::Floor);
-    let cell = |record: &&'a Record, case: &CaseRecord| CrossTargetCell {
-        case: record.case(&case.name),
-        difference: None,
-    };
-    let row = |case: &'a CaseRecord| CrossTargetRow {
-        name: &case.name,
-        group: &case.group,
-        role: case.role,
-        cells: records.iter().map(|record| cell(record, case)).collect(),
+    let row = |case: &'a CaseRecord| {
+        // One reading of all times: a kernel whose batches are not cut has no other than as found.
+        let found = records.iter().any(|record| {
+            let timed = record
+                .case(&case.name)
+                .filter(|_| !record.unit.is_counted());
+            timed.is_some_and(|case| case.raw.is_some() && case.reading() == Reading::AsFound)
+        });
+        let cell = |record: &&'a Record| CrossTargetCell {
+            case: record.case(&case.name).map(|case| {
+                if found && case.reading() == Reading::Undisturbed {
+                    Cow::Owned(case.clone().into_found())
+                } else {
+                    Cow::Borrowed(case)
+                }
+            }),
+            difference: None,
+        };
+        CrossTargetRow {
+            name: &case.name,
+            group: &case.group,
+            role: case.role,
+            cells: records.iter().map(cell).collect(),
+        }
     };
     order.into_iter().map(row).collect()
 }
@@ -263,7 +278,7 @@ fn judge(
     rows: &mut [CrossTargetRow<'_>],
 ) -> Option<SessionSpread> {
     let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
-    let mut spreads: Option<SessionSpreads> = None;
+    let mut spreads: Option<[SessionSpreads; 2]> = None;
     let margin = columns
         .iter()
         .map(|column| column.record.asked.margin)
@@ -275,8 +290,10 @@ fn judge(
         let unit = column.record.unit;
         if !unit.is_counted() {
             let records = [column.record, columns[first].record];
-            for stated in records.map(Record::stated_spreads) {
-                spreads = Some(spreads.map_or(stated, |all| all.larger(stated)));
+            for record in records {
+                let stated = Reading::ALL.map(|reading| record.stated_spreads(reading));
+                let larger = |all: [SessionSpreads; 2]| [0, 1].map(|at| all[at].larger(stated[at]));
+                spreads = Some(spreads.map_or(stated, larger));
             }
         }
         for (index, row) in rows.iter_mut().enumerate() {
@@ -307,7 +324,10 @@ fn judge(
             let [old, new] = [(first, costs[0]), (*place, costs[1])]
                 .map(|(at, cost)| dated(&[columns[at].record], |_| estimate(&cost)));
             let part = costs[0].part.min(costs[1].part);
+            let case = rows[*row].cells[*place].case.as_deref();
+            let reading = case.map_or(Reading::AsFound, CaseRecord::reading);
             Sides {
+                spreads: spreads[reading as usize],
                 leverage: 1.0 / part,
                 epochs: epoch_spread(
                     [columns[first].record, columns[*place].record],
@@ -318,10 +338,9 @@ fn judge(
         })
         .collect();
     let mut widest: Option<SessionSpread> = None;
-    for ((row, column, _), found) in
-        timed
-            .iter()
-            .zip(judge_sessions(&sides, sides.len(), &spreads, &policy))
+    for ((row, column, _), found) in timed
+        .iter()
+        .zip(judge_sessions(&sides, sides.len(), &policy))
     {
         if let Basis::Widened(spread) = found.basis {
             widest = widest
@@ -342,7 +361,7 @@ fn judge(
 
 /// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.
 fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
-    let cost = record.cost(cell.case?)?;
+    let cost = record.cost(cell.case.as_deref()?)?;
     (record.layout.grid().is_none() || cost.is_something()).then_some(cost)
 }
 

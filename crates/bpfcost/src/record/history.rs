@@ -18,6 +18,7 @@ use super::{
     Machine, Record,
     file::{FileError, replace},
     overhead_difference::against_off,
+    reading::Reading,
 };
 use crate::experiment::Role;
 use crate::measure::Stop;
@@ -53,14 +54,14 @@ struct KeptSession {
     /// Whether it was of a workload: then a level is what a probe leaves of a server's speed, not a cost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     workload: bool,
-    /// Whether the levels are of the undisturbed state.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    undisturbed: bool,
-    /// What the anchor cost in its quietest moments.
+    /// The undisturbed cost of the anchor, as a multiple of the sentinel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     anchor: Option<f64>,
-    /// The level of each case.
+    /// The level of each case, as found.
     levels: BTreeMap<String, f64>,
+    /// The undisturbed level of each case that has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    undisturbed: BTreeMap<String, f64>,
 }
 
 impl SessionHistory {
@@ -82,17 +83,21 @@ impl SessionHistory {
     }
 
     /// What the machine of a record measured so far of that record's kind: a list for each case of each series.
-    pub fn levels(&self, record: &Record) -> Result<Vec<Vec<Level>>, FileError> {
+    pub fn levels(&self, record: &Record, reading: Reading) -> Result<Vec<Vec<Level>>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(&record.machine));
-        let (workload, undisturbed) = (record.layout.workload().is_some(), record.is_undisturbed());
+        let workload = record.layout.workload().is_some();
         let mut lists: BTreeMap<(String, String), Vec<Level>> = BTreeMap::new();
         for session in sessions.unwrap_or_default() {
-            if (session.workload, session.undisturbed) != (workload, undisturbed) {
+            if session.workload != workload {
                 continue;
             }
             let began_s = seconds(&session.started);
-            for (case, value) in session.levels {
+            let levels = match reading {
+                Reading::AsFound => session.levels,
+                Reading::Undisturbed => session.undisturbed,
+            };
+            for (case, value) in levels {
                 let list = lists.entry((session.series.clone(), case)).or_default();
                 list.push(Level { began_s, value });
             }
@@ -100,8 +105,8 @@ impl SessionHistory {
         Ok(lists.into_values().collect())
     }
 
-    /// What the anchor costs on a machine at rest: the lowest cost that two sessions saw, within 1 %, or else that one
-    /// did. `None` before the first session.
+    /// The cost of the anchor on a machine at rest: the lowest on which two sessions agree within 1 %, or else the lowest.
+    /// `None` before the first session.
     pub fn anchor(&self, machine: &Machine) -> Result<Option<f64>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(machine)).unwrap_or_default();
@@ -113,7 +118,13 @@ impl SessionHistory {
 
     /// Adds to a record how far the sessions before it differed, and then keeps it as one of them.
     pub fn continues_with(&self, record: &mut Record) -> Result<(), FileError> {
-        record.state_spreads(self.levels(record)?);
+        let levels = [Reading::AsFound, Reading::Undisturbed].map(|one| self.levels(record, one));
+        let [found, undisturbed] = levels;
+        let (found, undisturbed) = (found?, undisturbed?);
+        record.state_spreads(|reading| match reading {
+            Reading::AsFound => found.clone(),
+            Reading::Undisturbed => undisturbed.clone(),
+        });
         self.keep(record)
     }
 
@@ -123,9 +134,9 @@ impl SessionHistory {
             started: record.started.clone(),
             series: series(record),
             workload: record.layout.workload().is_some(),
-            undisturbed: record.is_undisturbed(),
             anchor: record.spread.anchor,
-            levels: levels(record),
+            levels: levels(record, Reading::AsFound),
+            undisturbed: levels(record, Reading::Undisturbed),
         };
         // One that was ended early because of what it cost is not like the others.
         let whole = !matches!(record.stop, Stop::Interrupted | Stop::Aborted);
@@ -183,19 +194,12 @@ impl SessionHistory {
 
 /// The level of each case in a session: its cost, or of a workload the ratio to the case without a probe, which is
 /// what sessions are compared by.
-pub(super) fn levels(record: &Record) -> BTreeMap<String, f64> {
-    // All of one state.
-    let undisturbed = record.is_undisturbed();
+pub(super) fn levels(record: &Record, reading: Reading) -> BTreeMap<String, f64> {
     let level = |case: &super::CaseRecord| match record.layout.workload() {
-        Some(_) => Some(1.0 + against_off(record, &case.name)?.relative),
-        None => case
-            .raw
-            .as_ref()
-            .and_then(|raw| match (undisturbed, raw.undisturbed) {
-                (true, None) => None,
-                (false, Some(state)) => Some(state.as_found),
-                _ => Some(raw.value),
-            }),
+        Some(_) if reading == Reading::AsFound => {
+            Some(1.0 + against_off(record, &case.name)?.relative)
+        }
+        _ => case.level(reading),
     };
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
     let named = cases.filter_map(|case| Some((case.name.clone(), level(case)?)));
@@ -261,12 +265,12 @@ mod tests {
         let file = SessionHistory::at(folder.path().join("a/b/sessions.json"));
         let (first, second) = ("2026-11-24T00:00:00Z", "2026-11-24T00:01:00Z");
         let one = on("x", first, 1.0);
-        assert_eq!(file.levels(&one).unwrap(), [[]; 0]);
+        assert_eq!(file.levels(&one, Reading::AsFound).unwrap(), [[]; 0]);
         file.keep(&one).unwrap();
         file.keep(&on("y", first, 3.0)).unwrap();
         file.keep(&on("x", second, 1.1)).unwrap();
-        let kept = file.levels(&one).unwrap();
-        let cases = levels(&one);
+        let kept = file.levels(&one, Reading::AsFound).unwrap();
+        let cases = levels(&one, Reading::AsFound);
         assert_eq!(kept.len(), cases.len());
         for (list, level) in kept.iter().zip(cases.values()) {
             assert_eq!(list.len(), 2, "those of another machine are not among them");
@@ -274,7 +278,10 @@ mod tests {
             assert!((list[0].value - level).abs() < 1e-9);
             assert!((list[1].value / list[0].value - 1.1).abs() < 1e-9);
         }
-        assert_eq!(file.levels(&on("z", first, 1.0)).unwrap(), [[]; 0]);
+        assert_eq!(
+            file.levels(&on("z", first, 1.0), Reading::AsFound).unwrap(),
+            [[]; 0]
+        );
     }
 
     #[test]
@@ -289,8 +296,8 @@ mod tests {
         for record in [&one, &quick, &programs] {
             file.keep(record).unwrap();
         }
-        let kept = file.levels(&one).unwrap();
-        assert_eq!(kept.len(), 3 * levels(&one).len());
+        let kept = file.levels(&one, Reading::AsFound).unwrap();
+        assert_eq!(kept.len(), 3 * levels(&one, Reading::AsFound).len());
         assert!(kept.iter().all(|list| list.len() == 1));
     }
 
@@ -319,7 +326,7 @@ mod tests {
             file.keep(&later).unwrap();
         }
         assert!(
-            file.levels(&one)
+            file.levels(&one, Reading::AsFound)
                 .unwrap()
                 .iter()
                 .all(|list| list.len() == MOST)
@@ -334,11 +341,14 @@ mod tests {
         let one = on("x", "2026-11-24T00:00:00Z", 1.0);
         fs::write(&path, "{\"schema\":").unwrap();
         assert!(matches!(
-            file.levels(&one),
+            file.levels(&one, Reading::AsFound),
             Err(FileError::Damaged { line: 1, .. })
         ));
         file.keep(&one).unwrap();
-        assert_eq!(file.levels(&one).unwrap().len(), levels(&one).len());
+        assert_eq!(
+            file.levels(&one, Reading::AsFound).unwrap().len(),
+            levels(&one, Reading::AsFound).len()
+        );
         fs::write(&path, "{\"schema\": 2, \"machines\": {}}").unwrap();
         assert!(matches!(file.keep(&one), Err(FileError::Newer(_, _, 2))));
     }

@@ -40,14 +40,17 @@ impl RecordGroup<'_> {
     ) -> (Vec<(Change, Basis)>, Option<Warning>) {
         let sides: Vec<Sides> = names
             .iter()
-            .map(|name| self.judged_of(name, family))
+            .map(|name| Sides {
+                spreads: *spreads,
+                ..self.judged_of(name, family)
+            })
             .collect();
         let policy = Policy {
             margin: threshold,
             budget: None,
             sense: Sense::Cost,
         };
-        let comparisons = judge_sessions(&sides, family, spreads, &policy);
+        let comparisons = judge_sessions(&sides, family, &policy);
         let change = |(name, comparison): (&String, SessionComparison)| {
             let basis = comparison.basis;
             let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));

@@ -6,7 +6,7 @@ use bpfcost_stats::{
     modes,
     sample::{epoch_medians, median},
     spread as spreads,
-    undisturbed::Undisturbed,
+    undisturbed::{MIN_EPOCHS, Undisturbed},
 };
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     judgement::{Candidate, judged, mean_epoch_s},
     net::{NetInputs, RESET_TWICE, net, second_reset, second_reset_undisturbed},
     noise::{nothing, widest},
+    reading::Reading,
     totals,
 };
 use crate::{
@@ -27,8 +28,8 @@ pub(super) struct RunData {
     cases: Vec<CaseData>,
     /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
     medians: Vec<Vec<f64>>,
-    /// The undisturbed state of each case, where it is known.
-    undisturbed: Vec<Option<Undisturbed>>,
+    /// The undisturbed values of each case, if they are known.
+    undisturbed: Vec<Option<UndisturbedCase>>,
 }
 
 impl RunData {
@@ -79,9 +80,10 @@ impl RunData {
                 }
             })
             .collect();
-        let at_rest = measured.came_to_rest(plan);
-        let undisturbed = |data: &CaseData| data.undisturbed().filter(|_| at_rest);
-        let undisturbed = cases.iter().map(undisturbed).collect();
+        let undisturbed = match measured.came_to_rest(plan) {
+            true => undisturbed(plan, &cases),
+            false => vec![None; cases.len()],
+        };
         let data = RunData {
             cases,
             medians,
@@ -104,6 +106,12 @@ impl RunData {
             (None, true) => Status::Ok,
         };
         let ok = status == Status::Ok;
+        let known = self.undisturbed[index].as_ref().map(|case| &case.known);
+        let leading = match known {
+            Some(_) => Reading::Undisturbed,
+            None => Reading::AsFound,
+        };
+        let net = |reading| ok.then(|| self.net(plan, case, index, reading)).flatten();
         CaseRecord {
             name: case.name.clone(),
             group: case.group.clone(),
@@ -122,60 +130,53 @@ impl RunData {
             secondary_slices: data.secondary_slices.clone(),
             raw: match (ok, plan.counts()) {
                 (false, _) => None,
-                (true, false) => raw(
-                    &data.samples,
-                    &self.medians[index],
-                    self.undisturbed[index].as_ref(),
-                ),
+                (true, false) => raw(&data.samples, &self.medians[index], known),
                 (true, true) => exact::raw(data, &self.medians[index]),
             },
-            net: ok.then(|| self.net(plan, case, index)).flatten(),
+            net: net(leading),
+            undisturbed: known.filter(|_| ok).and_then(|known| {
+                let medians = &self.medians[index];
+                let value = |value: &f64| value.is_finite().then_some(*value);
+                Some(UndisturbedRecord {
+                    share: known.share,
+                    epochs: known.values.iter().map(value).collect(),
+                    as_found: hodges_lehmann(medians)?,
+                    as_found_ci95: ci95(medians),
+                    as_found_net: net(Reading::AsFound),
+                })
+            }),
         }
     }
 
-    fn net(&self, plan: &Plan, case: &Case, index: usize) -> Option<super::Net> {
+    /// The epoch values of a case; `None` if they are not known undisturbed.
+    fn values(&self, index: usize, reading: Reading) -> Option<&[f64]> {
+        match reading {
+            Reading::AsFound => self.medians.get(index).map(Vec::as_slice),
+            Reading::Undisturbed => Some(&self.undisturbed.get(index)?.as_ref()?.known.values),
+        }
+    }
+
+    fn net(&self, plan: &Plan, case: &Case, index: usize, reading: Reading) -> Option<super::Net> {
         let floor = self.valid(plan, case.floor.as_deref()?)?;
         if plan.counts() {
             return exact::net(&self.cases[index], &self.cases[floor]);
         }
         let empty = match plan.cases[floor].floor.as_deref() {
-            Some(name) => Some(self.valid(plan, name)?),
+            Some(name) => Some(self.values(self.valid(plan, name)?, reading)?),
             None => None,
         };
-        let data = &self.cases[index];
-        let net_of = |raw, floor, empty: Option<Option<&[f64]>>, second_reset: Option<&[f64]>| {
-            let inputs = NetInputs {
-                raw,
-                floor,
-                // Without the state of one that is there, nothing is known of that state.
-                empty: match empty {
-                    Some(values) => Some(values?),
-                    None => None,
-                },
-                second_reset,
-                role: case.role,
-                margin: plan.margin,
-            };
-            net(&inputs)
+        let second_reset = match reading {
+            Reading::AsFound => second_reset(&self.cases[index]),
+            Reading::Undisturbed => self.undisturbed[index].as_ref()?.second_reset.clone(),
         };
-        let undisturbed = |index: usize| Some(&*self.undisturbed[index].as_ref()?.values);
-        // All parts are of one state.
-        let known = undisturbed(index).zip(undisturbed(floor));
-        let known = known.and_then(|(raw, floor)| {
-            let second_reset = match data.secondary.contains_key(RESET_TWICE) {
-                true => Some(second_reset_undisturbed(data, raw)?),
-                false => None,
-            };
-            net_of(raw, floor, empty.map(undisturbed), second_reset.as_deref())
-        });
-        known
-            .filter(|net| net.value.is_none() || net.ci95.is_some())
-            .or_else(|| {
-                let found = |index: usize| self.medians[index].as_slice();
-                let empty = empty.map(|index| Some(found(index)));
-                let second_reset = second_reset(data);
-                net_of(found(index), found(floor), empty, second_reset.as_deref())
-            })
+        net(&NetInputs {
+            raw: self.values(index, reading)?,
+            floor: self.values(floor, reading)?,
+            empty,
+            second_reset: second_reset.as_deref(),
+            role: case.role,
+            margin: plan.margin,
+        })
     }
 
     /// The comparisons of the main value, unless its times mean nothing (`speechless`), and the further values
@@ -201,7 +202,7 @@ impl RunData {
             sense: Sense::Cost,
         };
         let totals = self.totals(plan, |data| Some(&data.samples), Some(Total::of_cost));
-        let main = self.quantity(plan, timed, &self.undisturbed, &totals, policy);
+        let main = self.quantity(plan, timed, true, &totals, policy);
         let further = plan.metrics.iter().zip(&metrics).map(|(metric, medians)| {
             let policy = Policy {
                 margin: metric.margin,
@@ -216,7 +217,7 @@ impl RunData {
                 |data| data.secondary.get(&metric.name),
                 totals::summed(metric),
             );
-            self.quantity(plan, medians, &[], &totals, policy)
+            self.quantity(plan, medians, false, &totals, policy)
         });
         let all = std::iter::once(main).chain(further);
         let (pairs, quantities): (Vec<Vec<Candidate<'_>>>, Vec<Quantity>) = all.unzip();
@@ -227,7 +228,7 @@ impl RunData {
             let value = |medians: &Vec<f64>| {
                 Some(MetricValue {
                     value: hodges_lehmann(medians)?,
-                    ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+                    ci95: ci95(medians),
                 })
             };
             let cases = plan.cases.iter().zip(&medians);
@@ -274,7 +275,7 @@ impl RunData {
         &self,
         plan: &'a Plan,
         medians: &[Vec<f64>],
-        undisturbed: &[Option<Undisturbed>],
+        is_main: bool,
         totals: &[Vec<Option<Total>>],
         policy: Policy,
     ) -> (Vec<Candidate<'a>>, Quantity) {
@@ -282,9 +283,9 @@ impl RunData {
         let pairs = plan.pairs.iter().filter_map(|pair| {
             let case = self.valid(plan, &pair.case)?;
             let baseline = self.valid(plan, &pair.baseline)?;
-            let undisturbed = |index: usize| Some(&undisturbed.get(index)?.as_ref()?.values);
-            // Both are of one state. Too few epochs could not have a verdict.
-            let known = undisturbed(case).zip(undisturbed(baseline));
+            let values = |index| self.values(index, Reading::Undisturbed).filter(|_| is_main);
+            // One reading of both. Too few epochs could not have a verdict.
+            let known = values(case).zip(values(baseline));
             let known = known.map(|(case, baseline)| Differences::pair(case, baseline));
             let known = known.filter(|known| known.log_ratio.len() >= enough);
             let candidate = Candidate {
@@ -340,6 +341,7 @@ impl RunData {
         SpreadRecord {
             session: None,
             sessions: None,
+            undisturbed_sessions: None,
             epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
             sentinel: median(&measured.sentinel.concat()),
@@ -349,6 +351,51 @@ impl RunData {
             nothing,
         }
     }
+}
+
+/// The undisturbed values of a case.
+#[derive(Clone)]
+struct UndisturbedCase {
+    known: Undisturbed,
+    /// What a second reset adds, by epoch, if the case has a reset.
+    second_reset: Option<Vec<f64>>,
+}
+
+/// The undisturbed values of each case. A case whose net has a part that is not known undisturbed is not either, so that
+/// raw and net are one reading.
+fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Option<UndisturbedCase>> {
+    let alone: Vec<Option<Undisturbed>> = cases.iter().map(CaseData::undisturbed).collect();
+    let floor_of = |index: usize| {
+        let name = plan.cases[index].floor.as_deref()?;
+        let floor = plan.cases.iter().position(|case| case.name == name)?;
+        cases[floor].live().then_some(floor)
+    };
+    let of_case = |index: usize| {
+        let known = alone[index].clone()?;
+        let second_reset = match cases[index].secondary.contains_key(RESET_TWICE) {
+            true => Some(second_reset_undisturbed(&cases[index], &known.values)?),
+            false => None,
+        };
+        let mut parts: Vec<&[f64]> = second_reset.iter().map(Vec::as_slice).collect();
+        parts.push(&known.values);
+        let mut floor = floor_of(index);
+        while let Some(at) = floor.filter(|_| parts.len() <= cases.len() + 1) {
+            parts.push(&alone[at].as_ref()?.values);
+            floor = floor_of(at);
+        }
+        let is_whole = |epoch: &usize| parts.iter().all(|part| part[*epoch].is_finite());
+        let whole = (0..known.values.len()).filter(is_whole).count();
+        (whole >= MIN_EPOCHS).then_some(UndisturbedCase {
+            known,
+            second_reset,
+        })
+    };
+    (0..cases.len()).map(of_case).collect()
+}
+
+/// The interval of a case's own value.
+fn ci95(epochs: &[f64]) -> Option<[f64; 2]> {
+    Estimate::of_case(epochs).map(|e| [e.low, e.high])
 }
 
 /// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
@@ -363,7 +410,6 @@ pub(super) fn raw(
     undisturbed: Option<&Undisturbed>,
 ) -> Option<Raw> {
     let trials = Sample::new(&samples.concat())?;
-    let ci95 = |values: &[f64]| Estimate::of_case(values).map(|e| [e.low, e.high]);
     let epochs = undisturbed.map_or(medians, |one| &one.values);
     Some(Raw {
         epochs: epochs.iter().filter(|value| value.is_finite()).count(),
@@ -372,14 +418,6 @@ pub(super) fn raw(
         ci95: match undisturbed {
             Some(known) => known.estimate().map(|e| [e.low, e.high]),
             None => ci95(medians),
-        },
-        undisturbed: match undisturbed {
-            Some(one) => Some(UndisturbedRecord {
-                share: one.share,
-                as_found: hodges_lehmann(medians)?,
-                as_found_ci95: ci95(medians),
-            }),
-            None => None,
         },
         loads: None,
         repeats: None,

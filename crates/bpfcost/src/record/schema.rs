@@ -187,6 +187,9 @@ pub struct CaseRecord {
     pub raw: Option<Raw>,
     /// What is left for the thing measured; null without a floor.
     pub net: Option<Net>,
+    /// If `raw` and `net` are undisturbed: how that is known, and both as found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undisturbed: Option<UndisturbedRecord>,
 }
 
 /// Whether a case's numbers count.
@@ -204,13 +207,12 @@ pub enum Status {
 /// A case's own value as measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Raw {
-    /// Epochs with at least one trial: what the interval counts.
+    /// Epochs with a value, of which there is an interval.
     pub epochs: usize,
     /// Trials over all epochs.
     pub trials: usize,
-    /// Hodges–Lehmann estimate over epochs: of their undisturbed values, if `undisturbed` is there, else of their
-    /// medians; on exact targets the value on which most
-    /// trials agree, else the median of a load.
+    /// Hodges–Lehmann estimate over epoch medians, or over their undisturbed values if the case has `undisturbed`; on
+    /// exact targets the value on which most trials agree, else the median of a load.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
@@ -225,9 +227,6 @@ pub struct Raw {
     pub min: f64,
     /// Largest trial.
     pub max: f64,
-    /// Where `value` is of the undisturbed state: how much of the time that was, and what it cost as found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undisturbed: Option<UndisturbedRecord>,
     /// Percentiles of trials, that is of batch means: never the latency of one operation.
     pub p50: f64,
     /// As `p50`.
@@ -244,15 +243,19 @@ pub struct Raw {
     pub modes: Vec<ModeRecord>,
 }
 
-/// The undisturbed state of a case, and the machine as it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// How the undisturbed cost of a case is known, and its cost as found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndisturbedRecord {
     /// The share of the time in which nothing disturbed it, 0 to 1.
     pub share: f64,
-    /// Hodges–Lehmann estimate over the medians of epochs: what the machine made of it meanwhile.
+    /// The undisturbed value of each epoch; null for an epoch that was disturbed throughout.
+    pub epochs: Vec<Option<f64>>,
+    /// The cost with everything that slowed it: Hodges–Lehmann estimate over epoch medians.
     pub as_found: f64,
-    /// 95 % signed-rank interval of that.
+    /// Its 95 % signed-rank interval.
     pub as_found_ci95: Option<[f64; 2]>,
+    /// The net cost as found.
+    pub as_found_net: Option<Net>,
 }
 
 /// One of two values among which the epochs of a case fall.
@@ -413,6 +416,9 @@ pub struct SpreadRecord {
     /// a workload: of the ratio to the case without a probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionSpreadsRecord>,
+    /// The same of undisturbed costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undisturbed_sessions: Option<SessionSpreadsRecord>,
     /// Between epochs of this run.
     pub epoch: f64,
     /// Between trials of an epoch.
@@ -421,7 +427,8 @@ pub struct SpreadRecord {
     /// cases when sessions differ.
     #[serde(default)]
     pub sentinel: Option<f64>,
-    /// What the anchor cost in its quietest moments, in nanoseconds: work that anyone else on the core slows.
+    /// The undisturbed cost of the anchor, additions that a neighbour on the same core slows, as a multiple of the
+    /// sentinel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<f64>,
     /// How far the sentinel moved over the run.

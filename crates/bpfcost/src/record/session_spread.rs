@@ -11,6 +11,7 @@ use bpfcost_stats::{
 use super::{
     Record, SessionSpreadRecord, SessionSpreadsRecord, SpreadRecord,
     history::{began_s, levels},
+    reading::Reading,
 };
 
 /// What is assumed of the ratio of a probe to none, where too little is known, of a probe that adds up to
@@ -83,20 +84,24 @@ impl Record {
     }
 
     /// States how far sessions of its kind differ on its machine, if these levels of such sessions show it.
-    pub(super) fn state_spreads(&mut self, levels: Vec<Vec<Level>>) {
+    pub(super) fn state_spreads(&mut self, levels: impl Fn(Reading) -> Vec<Vec<Level>>) {
         if self.unit.is_counted() {
             return;
         }
-        let levels = match self.layout.workload() {
-            Some(_) => as_of_small(levels),
-            None => levels,
+        let learnt = |reading| {
+            let levels = match self.layout.workload() {
+                Some(_) => as_of_small(levels(reading)),
+                None => levels(reading),
+            };
+            SessionSpreadsRecord::of(SessionSpreads::learnt(&levels, &self.assumed_spreads()))
         };
-        let learnt = SessionSpreads::learnt(&levels, &self.assumed_spreads());
-        self.spread.sessions = SessionSpreadsRecord::of(learnt);
+        let (found, undisturbed) = (learnt(Reading::AsFound), learnt(Reading::Undisturbed));
+        self.spread.sessions = found;
+        self.spread.undisturbed_sessions = undisturbed;
     }
 
     /// What the sessions before it showed, or what is assumed.
-    pub(super) fn stated_spreads(&self) -> SessionSpreads {
+    pub(super) fn stated_spreads(&self, reading: Reading) -> SessionSpreads {
         let assumed = self.assumed_spreads();
         let usable =
             |percent: f64| (percent.is_finite() && percent >= 0.0).then_some(percent / 100.0);
@@ -109,7 +114,11 @@ impl Record {
             };
             spread.and_then(known).unwrap_or(or)
         };
-        match (self.spread.sessions, self.spread.session.and_then(usable)) {
+        let (sessions, session) = match reading {
+            Reading::AsFound => (self.spread.sessions, self.spread.session),
+            Reading::Undisturbed => (self.spread.undisturbed_sessions, None),
+        };
+        match (sessions, session.and_then(usable)) {
             (Some(sessions), _) => SessionSpreads {
                 within: stated(sessions.within, assumed.within),
                 between: stated(sessions.between, assumed.between),
@@ -130,10 +139,11 @@ impl Record {
 }
 
 /// How far sessions differ on the machines of these records, all of one kind: from the sessions kept of them
-/// (`kept`), from the records as sessions of a side, and from what they state.
+/// (`kept`), from the records as sessions of a side, and from what they state, in one reading.
 pub(super) fn spreads(
     sides: [&[&Record]; 2],
-    kept: impl Fn(&Record) -> Vec<Vec<Level>>,
+    reading: Reading,
+    kept: impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
 ) -> SessionSpreads {
     let mut machines: Vec<(&str, &str)> = Vec::new();
     let mut lists = Vec::new();
@@ -147,17 +157,17 @@ pub(super) fn spreads(
         let machine = (&*record.machine.cpu, &*record.machine.kernel);
         if !machines.contains(&machine) {
             machines.push(machine);
-            lists.extend(kept(record).into_iter().map(apart));
+            lists.extend(kept(record, reading).into_iter().map(apart));
         }
     }
     for side in sides {
-        lists.extend(case_levels(side.iter().copied()));
+        lists.extend(case_levels(side.iter().copied(), reading));
     }
     let records = || sides.into_iter().flatten();
     if records().any(|record| record.layout.workload().is_some()) {
         lists = as_of_small(lists);
     }
-    let stated = records().map(|record| record.stated_spreads());
+    let stated = records().map(|record| record.stated_spreads(reading));
     let stated = stated.reduce(SessionSpreads::larger);
     let assumed = records().map(|record| record.assumed_spreads());
     let assumed = assumed.reduce(SessionSpreads::larger);
@@ -166,10 +176,13 @@ pub(super) fn spreads(
 }
 
 /// The levels of each case in these records, which are sessions of the same.
-pub(crate) fn case_levels<'a>(sessions: impl IntoIterator<Item = &'a Record>) -> Vec<Vec<Level>> {
+pub(crate) fn case_levels<'a>(
+    sessions: impl IntoIterator<Item = &'a Record>,
+    reading: Reading,
+) -> Vec<Vec<Level>> {
     let mut lists: BTreeMap<String, Vec<Level>> = BTreeMap::new();
     for record in sessions {
-        for (case, value) in levels(record) {
+        for (case, value) in levels(record, reading) {
             let level = Level {
                 began_s: began_s(record),
                 value,

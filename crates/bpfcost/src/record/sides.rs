@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session};
+use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session, spread::relative_sd};
 
 use super::{
-    CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, compat, history::began_s,
+    CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
+    history::began_s,
 };
 use crate::{experiment::Role, measure::Warning};
 
@@ -79,7 +80,13 @@ pub(super) fn raw_sessions(side: &[&Record], name: &str) -> Vec<Session> {
 
 /// How far a case's epochs differ in the record in which they do most: a relative standard deviation.
 pub(super) fn epoch_spread<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> f64 {
-    let spread = |record: &Record| Some(Spread::of(&record.case(name)?.samples)?.epoch);
+    let spread = |record: &Record| {
+        let case = record.case(name)?;
+        match case.reading() {
+            Reading::AsFound => Some(Spread::of(&case.samples)?.epoch),
+            reading => relative_sd(&case.epoch_values(reading)?),
+        }
+    };
     let spreads = records.into_iter().filter_map(spread);
     spreads.fold(0.0, f64::max)
 }

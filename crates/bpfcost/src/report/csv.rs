@@ -26,7 +26,7 @@ pub type CsvColumns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<CsvField> + 'a>;
 type PairColumn = (&'static str, fn(&Record, &ComparisonRecord) -> String);
 
 /// The columns of every comparison.
-const COMPARISONS: [PairColumn; 23] = [
+const COMPARISONS: [PairColumn; 24] = [
     ("experiment", |record, _| text::line(&record.experiment)),
     ("target", |record, _| text::line(&record.target)),
     ("started", |record, _| text::line(&record.started)),
@@ -68,6 +68,7 @@ const COMPARISONS: [PairColumn; 23] = [
         Some(BudgetVerdict::CantTell) => "can't tell".to_owned(),
         None => String::new(),
     }),
+    ("undisturbed", |_, pair| pair.undisturbed.to_string()),
 ];
 
 /// Every case of every record, with what they cost at a rate, or how many events a share of a core pays for, where
@@ -159,19 +160,6 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         named("value", field(|raw| raw.value)),
     ];
     columns.extend(interval("ci95", raw.and_then(|raw| raw.ci95)));
-    let undisturbed = raw.and_then(|raw| raw.undisturbed);
-    let as_found = undisturbed.as_ref();
-    columns.extend([
-        named(
-            "undisturbed_share",
-            plain(as_found.map(|state| state.share)),
-        ),
-        named("as_found", plain(as_found.map(|state| state.as_found))),
-    ]);
-    columns.extend(interval(
-        "as_found_ci95",
-        as_found.and_then(|state| state.as_found_ci95),
-    ));
     columns.extend(interval("loads", raw.and_then(|raw| raw.loads)));
     columns.push(named("repeats", shown(raw.and_then(|raw| raw.repeats))));
     columns.extend(interval("net", net.map(|net| net.bracket)));
@@ -189,6 +177,15 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         named("outliers", shown(raw.map(|raw| raw.outliers))),
         named("problem", text::line(&problem(case))),
     ]);
+    let known = case.undisturbed.as_ref().filter(|_| raw.is_some());
+    columns.extend([
+        named("undisturbed_share", plain(known.map(|known| known.share))),
+        named("as_found", plain(known.map(|known| known.as_found))),
+    ]);
+    columns.extend(interval(
+        "as_found_ci95",
+        known.and_then(|known| known.as_found_ci95),
+    ));
     columns
 }
 

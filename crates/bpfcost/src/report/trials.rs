@@ -29,8 +29,8 @@ const BATCHES: TrialWords = TrialWords {
     one: "one batch",
     epochs: "epochs, each with everything loaded afresh",
     programs: "Timed programs",
-    percentiles: "Percentiles are of batch means over many operations; they are not latencies of single \
-        operations.",
+    percentiles: "Batch means are as found. Percentiles are of batch means over many operations; they are not \
+        latencies of single operations.",
 };
 
 /// Instructions that were counted.

@@ -14,6 +14,8 @@ use crate::{
 const RATIO_TOLERANCE: f64 = 0.05;
 /// A half-width below this is narrow enough at any cost, in nanoseconds (METHODOLOGY.md).
 const NARROW_NS: f64 = 0.1;
+/// Cases as found that a caption names.
+const MOST_FOUND: usize = 4;
 
 /// Decimals of a value: as many as its interval supports, or as a count needs.
 pub fn decimals(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> usize {
@@ -39,10 +41,10 @@ pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
 }
 
 /// `100 (+53 %)`: what a case cost as found, and how much more that is than undisturbed.
-pub fn as_found(found: f64, raw: Option<&Raw>) -> String {
-    let (more, value) = raw.map_or((0.0, found), |raw| (found / raw.value - 1.0, raw.value));
-    let found = number::fixed(found, number::estimate_decimals(value, None));
-    format!("{found} ({})", number::change(more, None).0)
+pub fn as_found(found: f64, undisturbed: f64) -> String {
+    let more = number::change(found / undisturbed - 1.0, None).0;
+    let found = number::fixed(found, number::estimate_decimals(undisturbed, None));
+    format!("{found} ({more})")
 }
 
 /// The heading above it.
@@ -135,7 +137,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
         format!("depends on state: trials range from {low} to {high}")
     });
-    let disturbed = (record.is_undisturbed() && raw.undisturbed.is_none())
+    let disturbed = (record.has_undisturbed() && case.undisturbed.is_none())
         .then(|| "not known undisturbed".to_owned());
     let few = (raw.ci95.is_none() && !counted).then(|| {
         let epochs = number::plural(raw.epochs, "epoch");
@@ -270,6 +272,9 @@ pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone)
         let end = budget_end(comparison, record.asked.budget);
         words += &format!("; {} the budget{asked}{end}", of_budget(budget));
     }
+    if record.has_undisturbed() && !comparison.undisturbed {
+        words += "; as found";
+    }
     (words, tone)
 }
 
@@ -341,18 +346,39 @@ pub fn cost_caption(record: &Record) -> String {
              harness."
         )
     } else {
-        let (how, found) = match record.is_undisturbed() {
-            true => (
-                "while nothing else slowed it",
-                " as found: with all that slowed it meanwhile.",
-            ),
-            false => ("as measured", ""),
+        let (how, found) = if record.has_undisturbed() {
+            (
+                "without what neighbours and timer ticks added",
+                " as found: with everything that slowed it.",
+            )
+        } else {
+            ("as measured", "")
         };
         format!(
             "cost: {unit} {how}, the estimate over epochs with its 95 % interval.{found} net: cost minus the \
              harness, a range where overlap in the CPU leaves it open."
         )
     }
+}
+
+/// Which costs of a grid are undisturbed; `None` if none is.
+pub fn reading_caption(record: &Record) -> Option<String> {
+    let found = |case: &&CaseRecord| case.raw.is_some() && case.undisturbed.is_none();
+    let found: Vec<&CaseRecord> = record.cases.iter().filter(found).collect();
+    let named: Vec<String> = found
+        .iter()
+        .take(MOST_FOUND)
+        .map(|case| text::line(&case.name))
+        .collect();
+    let more = found.len() - named.len();
+    record.has_undisturbed().then(|| {
+        let others = match (named.is_empty(), more) {
+            (true, _) => String::new(),
+            (false, 0) => format!(" As found: {}.", named.join(", ")),
+            (false, more) => format!(" As found: {} and {more} more.", named.join(", ")),
+        };
+        format!("Costs are undisturbed: without what neighbours and timer ticks added.{others}")
+    })
 }
 
 /// What to know to read the comparisons of this record.

@@ -128,7 +128,6 @@ pub fn host() -> Record {
                 ci95: Some([value * (1.0 - wobble), value * (1.0 + wobble)]),
                 loads: None,
                 repeats: None,
-                undisturbed: None,
                 ..raw.clone()
             };
         }
@@ -254,6 +253,7 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
         secondary_slices: BTreeMap::new(),
         raw: None,
         net: None,
+        undisturbed: None,
     };
     measured(&mut case, cost, 0.0);
     case
@@ -270,7 +270,6 @@ fn measured(case: &mut CaseRecord, count: f64, apart: f64) {
         ci95: None,
         loads: Some([count, count + apart]),
         repeats: Some(3),
-        undisturbed: None,
         min: count,
         max: count + apart,
         p50: count,

@@ -177,6 +177,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
             sentinel: Some(90.2),
             session: Some(1.6),
             sessions: None,
+            undisturbed_sessions: None,
             epoch: 0.9,
             trial: 2.1,
             anchor: None,
@@ -190,20 +191,20 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
 /// As [`clean`], on a machine with neighbours: all cases but one are known undisturbed.
 pub fn undisturbed() -> Record {
     let mut record = clean();
-    let cases = record
-        .cases
-        .iter_mut()
-        .filter(|case| case.name != "tcp-v4-syn");
-    for raw in cases.filter_map(|case| case.raw.as_mut()) {
+    let cases = record.cases.iter_mut();
+    for case in cases.filter(|case| case.name != "tcp-v4-syn") {
+        let Some(raw) = &case.raw else { continue };
         let found = |value: f64| value * 1.23;
-        raw.undisturbed = Some(UndisturbedRecord {
+        case.undisturbed = Some(UndisturbedRecord {
             share: 0.38,
+            epochs: case.samples.iter().map(|_| Some(raw.value)).collect(),
             as_found: found(raw.value),
             as_found_ci95: raw.ci95.map(|ends| ends.map(found)),
+            as_found_net: case.net.clone(),
         });
     }
     for pair in &mut record.comparisons {
-        pair.undisturbed = true;
+        pair.undisturbed = pair.case != "tcp-v4-syn" && pair.baseline != "tcp-v4-syn";
     }
     record
 }
@@ -313,6 +314,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
                 .map(|ci95| ci95.map(|end| end - harness)),
             distinguishable: !early,
         }),
+        undisturbed: None,
         samples,
         secondary: BTreeMap::from([("reset_twice".to_owned(), secondary)]),
         slices: vec![],
@@ -359,7 +361,6 @@ fn raw(samples: &[Vec<f64>]) -> Raw {
         ci95,
         loads: None,
         repeats: None,
-        undisturbed: None,
         min: at(0.0),
         max: at(1.0),
         p50: at(0.5),

@@ -68,7 +68,7 @@ fn kernels_are_compared_by_net() {
     let matrix = of(two);
     let mut compared = 0;
     for row in &matrix.cross_target.rows {
-        let [old, new] = [0, 1].map(|at| row.cells[at].case);
+        let [old, new] = [0, 1].map(|at| row.cells[at].case.as_deref());
         let Some(found) = row.cells[1].difference else {
             continue;
         };

@@ -122,7 +122,12 @@ fn every_case_and_target_is_there_once() {
         let case = &matrix.cross_target.rows[row.index];
         assert_eq!(case.name, row.name);
         for (cell, record) in case.cells.iter().zip(&records) {
-            assert_eq!(cell.case, record.case(case.name), "{}", case.name);
+            assert_eq!(
+                cell.case.as_deref(),
+                record.case(case.name),
+                "{}",
+                case.name
+            );
             *seen.entry((case.name, &record.target)).or_insert(0) += 1;
         }
     }
@@ -236,7 +241,8 @@ fn counts_are_judged_with_no_margin() {
     let records = [sample_exact::old(), sample_exact::new()];
     let matrix = of(&records);
     for row in &matrix.cross_target.rows {
-        let [old, new] = [0, 1].map(|at| row.cells[at].case.unwrap().raw.as_ref().unwrap());
+        let [old, new] =
+            [0, 1].map(|at| row.cells[at].case.as_deref().unwrap().raw.as_ref().unwrap());
         let found = row.cells[1].difference.unwrap();
         let [old_loads, new_loads] = [old, new].map(|raw| raw.loads.unwrap());
         let expected = match () {

@@ -76,7 +76,6 @@ fn no_numbers() {
                 ci95: Some([nan, f64::NEG_INFINITY]),
                 loads: Some([nan, f64::INFINITY]),
                 repeats: Some(usize::MAX),
-                undisturbed: None,
                 min: nan,
                 max: nan,
                 p50: nan,

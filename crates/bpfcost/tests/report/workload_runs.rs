@@ -29,7 +29,7 @@ fn outcomes(changes: &Changes) -> Vec<(&str, ChangeOutcome)> {
 fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let compared = |new: Record| {
         let old = [run("old", 0.045, 1.0)];
-        compare(&old, &[new], GateOptions::default(), |_| Vec::new()).unwrap()
+        compare(&old, &[new], GateOptions::default(), |_, _| Vec::new()).unwrap()
     };
     let moved = compared(run("new", 0.045, 1.3));
     assert_eq!(
@@ -89,7 +89,7 @@ fn a_probe_without_off_beside_it_has_no_verdict() {
         &side("old", 1.0),
         &side("new", 1.3),
         GateOptions::default(),
-        |_| Vec::new(),
+        |_, _| Vec::new(),
     )
     .unwrap();
     assert_eq!(
@@ -123,7 +123,7 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
     };
     let compared = |runs| {
         let (old, new) = (side("old", 1.0, runs), side("new", 1.3, runs));
-        compare(&old, &new, GateOptions::default(), |_| Vec::new()).unwrap()
+        compare(&old, &new, GateOptions::default(), |_, _| Vec::new()).unwrap()
     };
     let few = compared(4);
     assert_eq!(few.cases[0].outcome, ChangeOutcome::Unresolved);
@@ -152,7 +152,7 @@ fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
     sample_workload::workload(&mut new).operation = "request".to_owned();
-    let refused = compare(&[old], &[new], GateOptions::default(), |_| Vec::new())
+    let refused = compare(&[old], &[new], GateOptions::default(), |_, _| Vec::new())
         .unwrap_err()
         .to_string();
     assert!(

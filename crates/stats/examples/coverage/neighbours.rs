@@ -25,35 +25,38 @@ pub(crate) struct Neighbours {
     burst: f64,
     /// How much longer a slice takes then: from, to.
     slowdown: [f64; 2],
-    /// How much slower they make everything while they rest, by the end of the run: warmer, other clocks.
+    /// How much the slowdown of a slice differs from that of its burst, as a share of it: the standard deviation.
+    jitter: f64,
+    /// How much slower everything gets, by the end of the run: warmer, other clocks.
     drift: f64,
     /// One slice in so many is longer by a third: timer ticks; 0 for none.
     ticks: usize,
 }
 
-const NOBODY: Neighbours = Neighbours {
-    name: "nobody",
+const NONE: Neighbours = Neighbours {
+    name: "none",
     share: 0.0,
     burst: 1.0,
     slowdown: [0.0; 2],
+    jitter: 0.2,
     drift: 0.0,
     ticks: 0,
 };
 
 impl Neighbours {
-    pub(crate) const ALL: [Self; 8] = [
-        NOBODY,
+    pub(crate) const ALL: [Self; 9] = [
+        NONE,
         Self {
             name: "ticks",
             ticks: 100,
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "short bursts",
             share: 0.5,
             burst: 5.0,
             slowdown: [0.1, 0.6],
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "bursts",
@@ -61,14 +64,14 @@ impl Neighbours {
             burst: 100.0,
             slowdown: [0.1, 0.6],
             ticks: 100,
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "long bursts",
             share: 0.7,
             burst: 20_000.0,
             slowdown: [0.1, 0.6],
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "busy",
@@ -76,14 +79,14 @@ impl Neighbours {
             burst: 300.0,
             slowdown: [0.05, 0.6],
             ticks: 100,
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "slight",
             share: 0.7,
             burst: 300.0,
             slowdown: [0.01, 0.05],
-            ..NOBODY
+            ..NONE
         },
         Self {
             name: "busy, drifting",
@@ -91,7 +94,35 @@ impl Neighbours {
             burst: 300.0,
             slowdown: [0.1, 0.6],
             drift: 0.01,
-            ..NOBODY
+            ..NONE
+        },
+        Self {
+            name: "steady bursts",
+            share: 0.5,
+            burst: 100.0,
+            slowdown: [0.1, 0.6],
+            jitter: 0.0,
+            ..NONE
+        },
+    ];
+
+    /// The kind that is not noticed: it slows all slices of a batch alike.
+    pub(crate) const UNNOTICED: [Self; 2] = [
+        Self {
+            name: "steady, rare",
+            share: 0.1,
+            burst: 2_500.0,
+            slowdown: [0.1, 0.6],
+            jitter: 0.0,
+            ..NONE
+        },
+        Self {
+            name: "steady, often",
+            share: 0.5,
+            burst: 2_500.0,
+            slowdown: [0.1, 0.6],
+            jitter: 0.0,
+            ..NONE
         },
     ];
 }
@@ -136,6 +167,7 @@ impl Machine {
         let Neighbours {
             share,
             burst,
+            jitter,
             drift,
             ticks,
             ..
@@ -147,7 +179,7 @@ impl Machine {
         } else if self.slowdown == 0.0 && share > 0.0 && turn < share / (1.0 - share) / burst {
             self.burst();
         }
-        let scatter = 1.0 + 0.2 * self.dice.normal();
+        let scatter = 1.0 + jitter * self.dice.normal();
         let tick = if ticks > 0 && self.now.is_multiple_of(ticks) {
             0.33
         } else {
@@ -171,8 +203,6 @@ pub(crate) struct Reading {
     /// The share of runs whose interval holds the true cost, and the true difference.
     pub(crate) own: f64,
     pub(crate) difference: f64,
-    /// The same of what is found without slices: the centre of medians of whole batches is another number.
-    pub(crate) found: f64,
     /// Mean half-width of the interval of the cost, in percent; and of the one as found.
     pub(crate) width: f64,
     pub(crate) found_width: f64,
@@ -232,7 +262,6 @@ pub(crate) fn reading(
         if let Some(found) = Estimate::of_case(&found) {
             reading.found_bias += 100.0 * (found.value - truth) / runs as f64;
             reading.found_width += 100.0 * (found.high - found.low) / 2.0;
-            reading.found += f64::from(u8::from(found.low <= truth && truth <= found.high));
         }
         let (Some(first), Some(second)) = (first, second) else {
             continue;
@@ -253,7 +282,6 @@ pub(crate) fn reading(
         }
     }
     let runs = runs as f64;
-    reading.found /= runs;
     reading.found_width /= runs;
     reading.known = known / runs;
     for figure in [&mut reading.width, &mut reading.bias, &mut reading.own] {

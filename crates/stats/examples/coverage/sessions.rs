@@ -283,11 +283,12 @@ pub(crate) fn compared(
                 });
                 Sides {
                     machine: if moved.abs() > MOVED { moved } else { 0.0 },
+                    spreads,
                     ..Sides::of(old, new)
                 }
             })
             .collect();
-        let judged = judge_sessions(&sides, sides.len(), &spreads, &policy);
+        let judged = judge_sessions(&sides, sides.len(), &policy);
         let alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
         let beyond = |interval: Option<Interval>| {
             interval.is_some_and(|i| i.low > THRESHOLD || i.high < -THRESHOLD / (1.0 + THRESHOLD))

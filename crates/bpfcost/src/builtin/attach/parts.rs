@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Mechanism and body alone add up by definition. The tax is taken from the empty program, so the residual
-//! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. Everything is computed
-//! epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
+//! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. All costs are of one reading: as found,
+//! unless all cases of the record are known undisturbed. Everything is computed epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
 //!
 //! The kernel keeps its own account: `run_time_ns ∕ run_cnt`. It reads its clock before and after each run,
 //! and each time that it records includes about one such reading: the end of the first and the beginning of
@@ -95,7 +95,11 @@ impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
     pub fn of(record: &Record) -> Option<Self> {
         let grid = record.layout.grid()?;
-        let seen = FactorTable { record, grid };
+        let record = record.in_one_reading();
+        let seen = FactorTable {
+            record: &record,
+            grid,
+        };
         let bodies = seen.values(&grid.columns, |body| body != PLAIN);
         let mut rows: Vec<AttachParts> = seen
             .values(&grid.rows, |_| true)
@@ -205,7 +209,7 @@ impl FactorTable<'_> {
         if self.record.unit.is_counted() {
             case.raw.iter().map(|raw| raw.value).collect()
         } else {
-            medians(case)
+            values(case)
         }
     }
 
@@ -286,8 +290,9 @@ fn net(case: &CaseRecord) -> Option<CostEstimate> {
     })
 }
 
-fn medians(case: &CaseRecord) -> Vec<f64> {
-    epoch_medians(&case.samples)
+/// The value of each epoch, in the reading of the case's net.
+fn values(case: &CaseRecord) -> Vec<f64> {
+    case.epoch_values(case.reading()).unwrap_or_default()
 }
 
 /// The kernel's account of a case's runs, by epoch.
@@ -347,7 +352,7 @@ fn timed<'a>(
 ) -> Vec<(CostEstimate, Additive)> {
     let sum = |corners: &Corners<'_>| {
         let cases = [corners.neither, corners.first, corners.second, corners.both];
-        let [neither, first, second, both] = cases.map(medians);
+        let [neither, first, second, both] = cases.map(values);
         Sum {
             residuals: Square {
                 neither: &neither,

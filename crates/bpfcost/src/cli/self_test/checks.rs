@@ -8,8 +8,8 @@ use bpfcost_stats::session_spread::SessionSpreads;
 use super::{Observed, clock, ladder::LadderReading};
 use crate::{
     record::{
-        self, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Record, VerdictRecord,
-        case_levels,
+        self, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading, Record,
+        VerdictRecord, case_levels,
     },
     report::number,
 };
@@ -182,7 +182,7 @@ fn intervals(sessions: &[Record]) -> Check {
 /// Whether `compare` finds no change between neighbours more often than chance lets it: nothing was changed. It leaves
 /// the two out of the kept sessions, from which it learns the spread.
 fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
-    let kept = case_levels(sessions);
+    let kept = Reading::ALL.map(|reading| case_levels(sessions, reading));
     // Any change that is shown, however small.
     let asked = GateOptions {
         threshold: Some(0.0),
@@ -190,7 +190,9 @@ fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
     };
     let mut reported = 0;
     for pair in sessions.windows(2) {
-        let changes = record::compare(&pair[..1], &pair[1..], asked, |_| kept.clone())?;
+        let changes = record::compare(&pair[..1], &pair[1..], asked, |_, reading| {
+            kept[reading as usize].clone()
+        })?;
         let mut outcomes = changes.cases.iter().map(|change| change.outcome);
         let differs = |one| matches!(one, ChangeOutcome::Regressed | ChangeOutcome::Improved);
         reported += usize::from(outcomes.any(differs));
@@ -209,7 +211,8 @@ fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
 
 /// Whether sessions minutes apart resemble each other.
 fn spread(sessions: &[Record]) -> Check {
-    let spread = SessionSpreads::learnt(&case_levels(sessions), &SessionSpreads::ASSUMED).within;
+    let levels = case_levels(sessions, Reading::AsFound);
+    let spread = SessionSpreads::learnt(&levels, &SessionSpreads::ASSUMED).within;
     let known = spread.freedom.is_some();
     Check {
         name: "sessions",

@@ -71,7 +71,7 @@ pub(super) fn gate(
         threshold: Some(threshold),
         must_see: None,
     };
-    compare(old, new, asked, |_| Vec::new())
+    compare(old, new, asked, |_, _| Vec::new())
 }
 
 /// With a threshold of 2 % and sessions that differ by half a percent.
@@ -174,7 +174,7 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
         Gate::Passed
     );
     // What the machine has kept: sittings a day apart that differ by up to 0.6 %.
-    let kept = |_: &Record| {
+    let kept = |_: &Record, _| {
         let level = |day: i32| Level {
             began_s: f64::from(day) * 86_400.0,
             value: 50.0 + 0.1 * f64::from(day % 4),

@@ -45,7 +45,7 @@ fn an_emulated_machine_gives_no_verdict_and_says_why() {
 fn emulated_records_of_them_are_not_compared() {
     let compared = |contends, emulator| {
         let side = [record(contends, emulator)];
-        compare(&side, &side, GateOptions::default(), |_| Vec::new())
+        compare(&side, &side, GateOptions::default(), |_, _| Vec::new())
     };
     let refused = compared(true, EMULATED).expect_err("no verdict");
     assert!(matches!(refused, CompareError::Emulated(..)), "{refused}");

@@ -40,7 +40,7 @@ fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (ChangeOut
         threshold,
         must_see: None,
     };
-    let found = compare(old, new, asked, |_| Vec::new()).unwrap();
+    let found = compare(old, new, asked, |_, _| Vec::new()).unwrap();
     let change = &found.cases[0];
     assert_eq!((change.basis, change.p), (Some(ChangeBasis::Counts), None));
     (change.outcome, found.gate)
@@ -107,7 +107,7 @@ fn counts_of_different_guests_are_not_compared() {
         let mut new = steady("new", 888.0);
         change(&mut new[0]);
         matches!(
-            compare(&old, &new, GateOptions::default(), |_| Vec::new()),
+            compare(&old, &new, GateOptions::default(), |_, _| Vec::new()),
             Err(CompareError::Exact(..))
         )
     };

@@ -185,7 +185,7 @@ fn how_far_sessions_differ_is_stated_once_and_read_from_before() {
         began_s: 60.0 * f64::from(session),
         value: 50.0 + 0.1 * f64::from(session),
     };
-    record.state_spreads(vec![(0..9).map(level).collect()]);
+    record.state_spreads(|_| vec![(0..9).map(level).collect()]);
     let within = record.spread.within_sitting().expect("it is known");
     let mut value = serde_json::to_value(&record).unwrap();
     let spread = value["spread"].as_object_mut().unwrap();
@@ -196,6 +196,8 @@ fn how_far_sessions_differ_is_stated_once_and_read_from_before() {
     spread.insert("session".to_owned(), 1.6.into());
     let before: Record = serde_json::from_value(value).unwrap();
     assert_eq!(before.spread.within_sitting(), Some(1.6));
-    let stated = before.stated_spreads().within;
+    let stated = before
+        .stated_spreads(crate::record::Reading::AsFound)
+        .within;
     assert!((stated.share - 0.016).abs() < 1e-12 && stated.freedom == Some(3));
 }

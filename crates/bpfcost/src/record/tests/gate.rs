@@ -103,7 +103,7 @@ fn a_gate_can_be_asked_what_it_could_see() {
             threshold: Some(0.02),
             must_see,
         };
-        compare(&old, &new, asked, |_| Vec::new())
+        compare(&old, &new, asked, |_, _| Vec::new())
     };
     let sees = asked(None).unwrap().cases[0].gate_sees.unwrap() / 100.0;
     // The 90 % interval reaches 1.17 % below the change: 2 % · 1.0117 · 1.0048.
@@ -118,7 +118,7 @@ fn a_gate_can_be_asked_what_it_could_see() {
         threshold: Some(0.02),
         must_see: Some(0.021),
     };
-    let found = compare(&old, &new, asked_of_it, |_| Vec::new()).unwrap();
+    let found = compare(&old, &new, asked_of_it, |_, _| Vec::new()).unwrap();
     assert_eq!((found.gate, found.blind().count()), (Gate::Regressed, 0));
     // A case without an interval could not have been seen at all.
     let mut few = new.clone();
@@ -127,7 +127,7 @@ fn a_gate_can_be_asked_what_it_could_see() {
         threshold: Some(0.02),
         must_see: Some(10.0),
     };
-    let found = compare(&old, &few, asked_of_few, |_| Vec::new()).unwrap();
+    let found = compare(&old, &few, asked_of_few, |_, _| Vec::new()).unwrap();
     assert_eq!(found.gate, Gate::Blind);
     assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
 }

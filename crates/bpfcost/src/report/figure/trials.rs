@@ -33,14 +33,26 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let low = trials.iter().map(|trial| trial.1).reduce(f64::min)?;
     let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
     let name = text::line(&case.name);
+    let raw = case.raw.as_ref();
+    let drawn = raw
+        .into_iter()
+        .flat_map(|raw| raw.ci95.into_iter().flatten().chain([raw.value]))
+        .filter(|value| value.is_finite());
+    // An undisturbed estimate may lie below all trials.
+    let scale = drawn.fold(TrialRange { low, high }, |scale, value| TrialRange {
+        low: scale.low.min(value),
+        high: scale.high.max(value),
+    });
     let decimals = number::decimals((high - low) / 4.0).min(2);
-    let [least, most] = [low, high].map(|end| {
+    let shown = |end: f64| {
         if record.unit.is_counted() {
             words::value(end, None, record.unit)
         } else {
             number::fixed(end, decimals)
         }
-    });
+    };
+    let [least, most] = [low, high].map(shown);
+    let [bottom_label, top_label] = [scale.low, scale.high].map(shown);
     let count = number::plural(trials.len(), "trial");
     let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
     let desc = match case.raw.as_ref().and_then(words::half_width) {
@@ -48,7 +60,6 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
         None => String::new(),
     };
     let mut svg = Svg::new("trials", HEIGHT, &title, &desc);
-    let scale = TrialRange { low, high };
     if let Some(raw) = &case.raw {
         if let Some(ci95) = raw.ci95 {
             let [bottom, top] = ci95.map(|end| scale.y(end));
@@ -69,9 +80,9 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
          <div class=\"frame\"><span class=\"end top\">{}</span>{}<span class=\"end bottom\">{}</span></div>",
         escape(&name),
         number::count(trials.len() as u64),
-        escape(&most),
+        escape(&top_label),
         svg.finish(),
-        escape(&least)
+        escape(&bottom_label)
     ))
 }
 
@@ -81,7 +92,7 @@ struct TrialRange {
 }
 
 impl TrialRange {
-    /// 0 at the smallest trial, 1 at the largest.
+    /// 0 at the lowest value drawn, 1 at the highest.
     fn share(&self, value: f64) -> f64 {
         // Halves, for the whole range may be more than a number holds.
         let share = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);

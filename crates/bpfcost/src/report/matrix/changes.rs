@@ -54,7 +54,7 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     let changes = matrix.rows().filter_map(|row| {
         let case = &matrix.cross_target.rows[row.index];
         let cell = &case.cells[columns[1]];
-        let (grid_row, column) = grid.place(cell.case?)?;
+        let (grid_row, column) = grid.place(cell.case.as_deref()?)?;
         Some(CaseChange {
             row: grid_row,
             column,

@@ -64,13 +64,13 @@ pub(super) fn placed(
 }
 
 /// The case on the first target that has it.
-fn any<'a>(row: &CrossTargetRow<'a>) -> Option<&'a CaseRecord> {
-    row.cells.iter().find_map(|cell| cell.case)
+fn any<'row>(row: &'row CrossTargetRow<'_>) -> Option<&'row CaseRecord> {
+    row.cells.iter().find_map(|cell| cell.case.as_deref())
 }
 
 /// Why it runs nowhere; `None` where it does, or should.
 fn reason(row: &CrossTargetRow<'_>) -> Option<String> {
-    let mut cases = row.cells.iter().filter_map(|cell| cell.case);
+    let mut cases = row.cells.iter().filter_map(|cell| cell.case.as_deref());
     let nowhere = cases.all(|case| case.status == Status::Unsupported);
     let reason = any(row).and_then(|case| case.reason.clone());
     nowhere.then(|| reason.unwrap_or_else(|| "not on these targets".to_owned()))
@@ -81,7 +81,7 @@ fn cost(row: &CrossTargetRow<'_>, cross_target: &CrossTarget<'_>) -> Option<f64>
     let unit = cross_target.columns.first()?.record.unit;
     let mut cells = row.cells.iter().zip(&cross_target.columns);
     cells.find_map(|(cell, column)| {
-        let cost = column.record.cost(cell.case?)?;
+        let cost = column.record.cost(cell.case.as_deref()?)?;
         (column.record.unit == unit).then_some(cost.value)
     })
 }

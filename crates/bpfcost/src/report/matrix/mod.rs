@@ -228,7 +228,7 @@ fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
     let row = &cross_target.rows[row];
     let mut cells = row.cells.iter().zip(&cross_target.columns);
     cells.any(
-        |(cell, column)| match (cell.case, column.record.layout.scaling()) {
+        |(cell, column)| match (cell.case.as_deref(), column.record.layout.scaling()) {
             (Some(case), Some(scaling)) => match scaling.place(case) {
                 Some(_) => !scaling.apart(case).is_empty(),
                 None => case.role == Role::Floor,
@@ -250,7 +250,7 @@ fn head(column: &CrossTargetColumn<'_>) -> MatrixHead {
 }
 
 fn cell_text(cell: &CrossTargetCell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
-    let text = match cell.case {
+    let text = match cell.case.as_deref() {
         Some(case) => CostText::new(case, record),
         None => CostText {
             value: ABSENT.to_owned(),

@@ -87,8 +87,13 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
         .enumerate()
     {
         let record = standing.record;
-        let cost =
-            move |row: &MatrixRow| record.cost(matrix.cross_target.rows[row.index].cells[at].case?);
+        let cost = move |row: &MatrixRow| {
+            record.cost(
+                matrix.cross_target.rows[row.index].cells[at]
+                    .case
+                    .as_deref()?,
+            )
+        };
         let spread = move |row: &MatrixRow| {
             let text = &row.cells[at].text;
             let spread = match detail {

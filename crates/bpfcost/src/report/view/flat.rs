@@ -70,15 +70,15 @@ pub(super) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) ->
         Head::words(words::spread_heading(unit))
             .of(|row: &CaseRow<'_>| Cell::keyed(&row.interval, raw(row).and_then(low))),
         Head::number("as found").of(|row: &CaseRow<'_>| {
-            let state = raw(row).and_then(|raw| raw.undisturbed);
-            Cell::of(state.map(|state| state.as_found), |found| {
-                words::as_found(found, raw(row))
+            let known = row.case.undisturbed.as_ref().zip(raw(row));
+            known.map_or_else(Cell::default, |(known, raw)| {
+                Cell::number(words::as_found(known.as_found, raw.value), known.as_found)
             })
         }),
         Head::number("undisturbed")
             .of(|row: &CaseRow<'_>| {
-                let state = raw(row).and_then(|raw| raw.undisturbed);
-                Cell::of(state.map(|state| state.share), number::round_percent)
+                let share = row.case.undisturbed.as_ref().map(|known| known.share);
+                Cell::of(share, number::round_percent)
             })
             .only(page),
         Head::number(if unit.is_counted() { "apart" } else { "±" })
@@ -310,8 +310,8 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
          interval.",
         trials::words(record).one
     );
-    if record.is_undisturbed() {
-        caption += " Trials are as found; where the cost is known undisturbed, the line is that.";
+    if record.has_undisturbed() {
+        caption += " Trials are as found; if the cost is known undisturbed, the line is the undisturbed cost.";
     }
     if cases.len() > MOST_STRIPS {
         caption += &format!(

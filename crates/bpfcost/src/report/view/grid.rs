@@ -112,6 +112,7 @@ impl<'a> GridTable<'a> {
     pub(super) fn sections(&self, detail: Detail) -> Vec<Section> {
         let table = self.table(detail);
         let identity = [
+            words::reading_caption(self.record),
             words::session_caption(self.record),
             target::identity(self.record),
         ];

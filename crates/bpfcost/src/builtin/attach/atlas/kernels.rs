@@ -46,7 +46,10 @@ impl Atlas<'_> {
 
     fn table(&self, group: &MatrixGroup, matrix: &Matrix<'_>, changes: &KernelChanges) -> Table {
         let cross_target = |row: &MatrixRow| &matrix.cross_target.rows[row.index];
-        let case = |row: &MatrixRow| cross_target(row).cells.iter().find_map(|cell| cell.case);
+        let case = |row: &MatrixRow| {
+            let mut cells = matrix.cross_target.rows[row.index].cells.iter();
+            cells.find_map(|cell| cell.case.as_deref())
+        };
         let about =
             |row: &MatrixRow| case(row).map_or_else(String::new, |case| text::line(&case.about));
         let is_floor = |row: &MatrixRow| cross_target(row).role == Role::Floor;
