@@ -188,7 +188,7 @@ static __always_inline _Bool timing_done(__u64 done)
 	return done >= *(volatile __u64 *)&timing_ops;
 }
 
-/* Between two slices; counts those for which there is no room too. */
+/* Between two slices. User space asks for no more than there is room for. */
 static __always_inline void timing_edge(struct timing_sample *sample)
 {
 	__u64 edge = sample->edges++;
@@ -283,7 +283,7 @@ static __always_inline int timing_can_loop_batch(void *ctx, timing_body body, ti
 				reset(ctx);
 			code = body(ctx);
 		}
-		if (!timing_done(done))
+		if (done == end && !timing_done(done))
 			timing_edge(sample);
 	}
 	timing_finish(sample, done);

@@ -40,7 +40,8 @@ impl Ladder {
         open.load().map(Ladder)
     }
 
-    /// Times `ops` runs of the anchor on `cpu`. Its sum shows that they were made.
+    /// Times `ops` runs of the anchor on `cpu`, fewer if the kernel cuts the loop short. Its sum shows that they were
+    /// made.
     pub fn anchor(&mut self, ops: u64, cpu: u32) -> Result<Observation> {
         let request = Request {
             ops,
@@ -53,9 +54,10 @@ impl Ladder {
         let mut seen = self.0.batch(ANCHOR, &request, &[PACKET.to_vec()])?;
         let grown = sum(&self.0)?.wrapping_sub(before);
         match seen.pop() {
-            Some(seen) if seen.ops == ops && grown == ops * ANCHOR_STEPS => Ok(seen),
-            _ => Err(Error::Refused(format!(
-                "the anchor failed its check: its sum grew by {grown}, not by {ops} times {ANCHOR_STEPS}"
+            Some(seen) if grown == seen.ops * ANCHOR_STEPS => Ok(seen),
+            seen => Err(Error::Refused(format!(
+                "the anchor failed its check: its sum grew by {grown}, not by {ANCHOR_STEPS} in each of {} operations",
+                seen.map_or(0, |seen| seen.ops)
             ))),
         }
     }

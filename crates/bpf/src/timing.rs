@@ -35,6 +35,8 @@ pub const MAX_CPUS: u32 = 1024;
 /// Slices that a batch on one CPU is cut into: 40 µs each of a batch of 10 ms. At most `TIMING_MAX_SLICES`.
 pub const SLICES: u64 = 256;
 
+const _: () = assert!(SLICES <= 512, "TIMING_MAX_SLICES");
+
 /// How often CPUs try to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
 

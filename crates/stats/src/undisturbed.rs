@@ -235,11 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_were_disturbed_all_along_have_no_value() {
+    fn epochs_that_were_disturbed_throughout_have_no_value() {
         let disturbed = |number: usize| !(3 * 7..3 * 14).contains(&number);
-        let mixed = |number: usize| match disturbed(number) {
-            true => batch(beside_a_neighbour),
-            false => batch(|_| 1.0),
+        let mixed = |number: usize| {
+            if disturbed(number) {
+                batch(beside_a_neighbour)
+            } else {
+                batch(|_| 1.0)
+            }
         };
         let known = undisturbed(&epochs(20, mixed)).unwrap();
         for (epoch, value) in known.values.iter().enumerate() {
@@ -247,9 +250,12 @@ mod tests {
         }
         assert!((known.share - 0.35).abs() < 0.01, "{}", known.share);
         // One epoch less than there must be.
-        let few = |number: usize| match (3 * 7..3 * 12).contains(&number) {
-            true => batch(|_| 1.0),
-            false => batch(beside_a_neighbour),
+        let few = |number: usize| {
+            if (3 * 7..3 * 12).contains(&number) {
+                batch(|_| 1.0)
+            } else {
+                batch(beside_a_neighbour)
+            }
         };
         assert_eq!(undisturbed(&epochs(20, few)), None);
     }

@@ -6,29 +6,38 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// How finely slices are kept: each step is 0.02 % more than the one below it.
 const STEP: f64 = 2e-4;
 
+/// Most bytes of a step: with so many, a slice can be 10¹⁸⁰ times the least one.
+const STEP_BYTES: usize = 3;
+
 /// The cost of an operation in each slice of a batch, in order.
 ///
-/// Kept and written as the least of them, and by how many steps of 0.02 % each is above it; `65.2 AAMF` is the least,
+/// Kept and written as the least of them, and by how many steps of 0.02 % each is above it; `65.2 AAAD` is the least,
 /// and the steps of three slices, each a LEB128 number, in base64.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slices {
     least: f64,
-    steps: Vec<u32>,
+    steps: Vec<u8>,
 }
 
 impl Slices {
-    /// Values above 0; there are no slices where one is not.
+    /// Values above 0; there are no slices if one is not.
     pub fn new(values: &[f64]) -> Self {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        if !values.iter().all(|value| value.is_finite()) || least <= 0.0 {
+        let usable = values.iter().all(|value| value.is_finite()) && least > 0.0;
+        if values.is_empty() || !usable {
             return Slices::default();
         }
-        // Values are below f64::MAX, so there are less than 8 million steps.
-        let step = |value: &f64| ((value / least).ln() / STEP).round() as u32;
-        Slices {
-            least: if values.is_empty() { 0.0 } else { least },
-            steps: values.iter().map(step).collect(),
+        let most = (1 << (7 * STEP_BYTES)) - 1;
+        let mut steps = Vec::with_capacity(2 * values.len());
+        for value in values {
+            let mut left = (((value / least).ln() / STEP).round() as u32).min(most);
+            while left > 0x7f {
+                steps.push(left as u8 | 0x80);
+                left >>= 7;
+            }
+            steps.push(left as u8);
         }
+        Slices { least, steps }
     }
 
     /// Whether the batch was not cut.
@@ -37,24 +46,24 @@ impl Slices {
     }
 
     /// The values, each within 0.01 % of what was measured.
-    pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
-        let value = |&step: &u32| self.least * (f64::from(step) * STEP).exp();
-        self.steps.iter().map(value)
+    pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        let step = |bytes: &[u8]| {
+            let bits = bytes.iter().rev().map(|byte| u32::from(byte & 0x7f));
+            bits.fold(0, |step, bits| step << 7 | bits)
+        };
+        let value = move |bytes| self.least * (f64::from(step(bytes)) * STEP).exp();
+        numbers(&self.steps).map(value)
     }
+}
+
+/// The bytes of each LEB128 number: the last one has no high bit.
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|byte| byte & 0x80 == 0)
 }
 
 impl Serialize for Slices {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut bytes = Vec::with_capacity(2 * self.steps.len());
-        for &step in &self.steps {
-            let mut left = step;
-            while left > 0x7f {
-                bytes.push(left as u8 | 0x80);
-                left >>= 7;
-            }
-            bytes.push(left as u8);
-        }
-        let steps = BASE64_STANDARD_NO_PAD.encode(bytes);
+        let steps = BASE64_STANDARD_NO_PAD.encode(&self.steps);
         serializer.collect_str(&format_args!("{} {steps}", self.least))
     }
 }
@@ -69,18 +78,11 @@ impl<'de> Deserialize<'de> for Slices {
 fn read(text: &str) -> Option<Slices> {
     let (least, steps) = text.split_once(' ')?;
     let least: f64 = least.parse().ok()?;
-    let bytes = BASE64_STANDARD_NO_PAD.decode(steps).ok()?;
-    let (mut steps, mut step, mut shift) = (Vec::new(), 0u32, 0u32);
-    for byte in bytes {
-        step |= u32::from(byte & 0x7f).checked_shl(shift)?;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            steps.push(step);
-            (step, shift) = (0, 0);
-        }
-    }
-    (shift == 0 && least.is_finite() && (least > 0.0 || steps.is_empty()))
-        .then_some(Slices { least, steps })
+    let steps = BASE64_STANDARD_NO_PAD.decode(steps).ok()?;
+    let whole = steps.last().is_none_or(|byte| byte & 0x80 == 0);
+    let short = numbers(&steps).all(|bytes| bytes.len() <= STEP_BYTES);
+    let usable = least.is_finite() && (least > 0.0 || steps.is_empty());
+    (whole && short && usable).then_some(Slices { least, steps })
 }
 
 #[cfg(test)]
@@ -95,7 +97,7 @@ mod tests {
             let slices = Slices::new(&values);
             let text = serde_json::to_string(&slices).unwrap();
             prop_assert_eq!(&serde_json::from_str::<Slices>(&text).unwrap(), &slices);
-            prop_assert_eq!(slices.values().len(), values.len());
+            prop_assert_eq!(slices.values().count(), values.len());
             for (kept, value) in slices.values().zip(&values) {
                 prop_assert!((kept / value - 1.0).abs() < 1.01e-4, "{} {}", kept, value);
             }
@@ -113,7 +115,15 @@ mod tests {
         for values in [&[1.0, f64::NAN][..], &[0.0, 1.0], &[-1.0], &[]] {
             assert!(Slices::new(values).is_empty(), "{values:?}");
         }
-        for text in ["", "65.2", "65.2 A", "x AAMF", "-1 AAMF", "65.2 gA"] {
+        for text in [
+            "",
+            "65.2",
+            "65.2 A",
+            "x AAMF",
+            "-1 AAMF",
+            "65.2 gA",
+            "65.2 gICAAA",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
         let three = Slices::new(&[65.2, 65.2, 65.239]);

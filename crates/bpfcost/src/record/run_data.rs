@@ -80,9 +80,10 @@ impl RunData {
                 }
             })
             .collect();
-        let undisturbed = match measured.came_to_rest(plan) {
-            true => undisturbed(plan, &cases),
-            false => vec![None; cases.len()],
+        let undisturbed = if measured.came_to_rest(plan) {
+            undisturbed(plan, &cases)
+        } else {
+            vec![None; cases.len()]
         };
         let data = RunData {
             cases,
@@ -372,9 +373,10 @@ fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Option<UndisturbedCase>> 
     };
     let of_case = |index: usize| {
         let known = alone[index].clone()?;
-        let second_reset = match cases[index].secondary.contains_key(RESET_TWICE) {
-            true => Some(second_reset_undisturbed(&cases[index], &known.values)?),
-            false => None,
+        let second_reset = if cases[index].secondary.contains_key(RESET_TWICE) {
+            Some(second_reset_undisturbed(&cases[index], &known.values)?)
+        } else {
+            None
         };
         let mut parts: Vec<&[f64]> = second_reset.iter().map(Vec::as_slice).collect();
         parts.push(&known.values);

@@ -410,15 +410,16 @@ fn neighbours(ledger: &mut BoundsCheck, runs: usize) {
     for (neighbours, least) in kinds.into_iter().chain(unnoticed) {
         for work in neighbours::WORKS {
             let r = neighbours::reading(neighbours, work, 20, runs, 1);
-            let read = match r.known > 0.0 {
-                true => format!(
+            let read = if r.known > 0.0 {
+                format!(
                     "{} {}     {:>8.2} {:>+8.3}",
                     ledger.figure(r.own, least, 1.0),
                     ledger.figure(r.difference, least, 1.0),
                     r.width,
                     r.bias,
-                ),
-                false => format!("{:>40}", "not known"),
+                )
+            } else {
+                format!("{:>40}", "not known")
             };
             println!(
                 "{:<15} {:>5.2} {:>7.1} {read} {:>+10.2} {:>+13.2} ±{:.2}",
