@@ -69,20 +69,23 @@ impl CaseRecord {
 }
 
 impl Record {
-    /// The record in one reading: as found, unless all its cases that have a cost are known undisturbed.
-    pub fn in_one_reading(&self) -> Cow<'_, Record> {
-        let mut with_cost = self.cases.iter().filter(|case| case.raw.is_some());
-        let is_found = |case: &CaseRecord| case.reading() == Reading::AsFound;
-        if !self.has_undisturbed() || !with_cost.any(is_found) {
+    /// The record with one reading of all cases that have the same value of a factor: as found, unless all of them that
+    /// have a cost are known undisturbed.
+    pub fn in_one_reading_by(&self, factor: &str) -> Cow<'_, Record> {
+        let value = |case: &CaseRecord| case.factors.get(factor).cloned();
+        let cases = self.cases.iter();
+        let found = cases.filter(|case| case.raw.is_some() && case.reading() == Reading::AsFound);
+        let found: BTreeSet<String> = found.filter_map(value).collect();
+        if found.is_empty() || !self.has_undisturbed() {
             return Cow::Borrowed(self);
         }
-        let mut found = self.clone();
-        found.cases = found
-            .cases
-            .into_iter()
-            .map(CaseRecord::into_found)
-            .collect();
-        Cow::Owned(found)
+        let mut record = self.clone();
+        for case in &mut record.cases {
+            if value(case).is_some_and(|value| found.contains(&value)) {
+                *case = case.clone().into_found();
+            }
+        }
+        Cow::Owned(record)
     }
 
     /// Whether any of its cases is known undisturbed.

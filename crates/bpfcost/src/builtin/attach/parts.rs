@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Mechanism and body alone add up by definition. The tax is taken from the empty program, so the residual
-//! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. All costs are of one reading: as found,
-//! unless all cases of the record are known undisturbed. Everything is computed epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
+//! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. The costs of an attach type are of one
+//! reading: as found, unless all of them are known undisturbed. Everything is computed epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
 //!
 //! The kernel keeps its own account: `run_time_ns ∕ run_cnt`. It reads its clock before and after each run,
 //! and each time that it records includes about one such reading: the end of the first and the beginning of
@@ -27,7 +27,7 @@ use bpfcost_stats::{
 use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use crate::{
     experiment::Grid,
-    record::{CaseRecord, Cost, CostEstimate, Record, Status},
+    record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status},
 };
 
 /// The body that does nothing: the mechanism alone.
@@ -53,6 +53,8 @@ pub struct Parts {
 pub struct AttachParts {
     /// Its name.
     pub attach: String,
+    /// How its costs are read.
+    pub reading: Reading,
     /// The empty program, less the events alone.
     pub mechanism: Option<CostEstimate>,
     /// What each of [`Parts::bodies`] adds to the empty program.
@@ -95,7 +97,7 @@ impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
     pub fn of(record: &Record) -> Option<Self> {
         let grid = record.layout.grid()?;
-        let record = record.in_one_reading();
+        let record = record.in_one_reading_by(&grid.rows);
         let seen = FactorTable {
             record: &record,
             grid,
@@ -189,6 +191,7 @@ impl FactorTable<'_> {
         let taxed = self.case(&attach, PLAIN, true);
         let body = |body: &String| self.difference(self.case(&attach, body, false)?, empty);
         Some(AttachParts {
+            reading: empty.reading(),
             mechanism: net(empty),
             bodies: bodies.iter().map(body).collect(),
             tax: taxed.and_then(|taxed| self.difference(taxed, empty)),

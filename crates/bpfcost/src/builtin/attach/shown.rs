@@ -6,7 +6,7 @@ use bpfcost_stats::Additive;
 use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use crate::{
     experiment::Unit,
-    record::{CostEstimate, Record},
+    record::{CostEstimate, Reading, Record},
     report::{
         csv::{self, CsvColumns},
         number,
@@ -72,14 +72,26 @@ fn costs(parts: &Parts, record: &Record) -> Table {
         let name = text::line(body).replace("-", "-\n");
         Head::number(format!("+ {name}")).of(move |row: &AttachParts| part(row.bodies[at], unit))
     }));
+    let found = parts
+        .rows
+        .iter()
+        .filter(|row| row.reading == Reading::AsFound);
+    let found: Vec<String> = found.map(|row| text::line(&row.attach)).collect();
+    let reading = (record.has_undisturbed() && !found.is_empty()).then(|| {
+        format!(
+            "As found, because some of their costs are not known undisturbed: {}.",
+            found.join(", ")
+        )
+    });
+    let captions = [
+        "mechanism: the events with an empty program attached, minus the events alone. +: what a body adds to the \
+         empty program, within the same epochs."
+            .to_owned(),
+    ];
     Table {
         title: format!("Parts of the cost, {unit}"),
         notes: parts.rows.iter().filter_map(passed).collect(),
-        captions: vec![
-            "mechanism: the events with an empty program attached, minus the events alone. +: what a body adds to \
-             the empty program, within the same epochs."
-                .to_owned(),
-        ],
+        captions: captions.into_iter().chain(reading).collect(),
         ..Table::of(columns, &parts.rows)
     }
 }

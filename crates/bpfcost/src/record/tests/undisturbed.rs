@@ -116,16 +116,21 @@ fn cases_are_compared_in_one_reading() {
     let all = record(&[0, 1, 2, 3]);
     let found = all.case("hit").unwrap().clone().into_found();
     assert_eq!((found.raw, found.net), (hit.raw.clone(), hit.net.clone()));
-    assert!(matches!(
-        all.in_one_reading(),
-        std::borrow::Cow::Borrowed(_)
-    ));
-    let found = mixed.in_one_reading();
-    assert!(!found.has_undisturbed());
-    assert!(near(
-        found.case("hit").unwrap().raw.clone().unwrap().value,
-        65.0
-    ));
+    let values = |record: &Record, factor: &str| {
+        let record = record.in_one_reading_by(factor).into_owned();
+        ["hit", "miss"].map(|name| record.case(name).unwrap().raw.clone().unwrap().value)
+    };
+    let alone = values(&mixed, "scenario");
+    assert!(near(alone[0], 50.0) && near(alone[1], 71.5), "{alone:?}");
+    let mut together = mixed.clone();
+    for case in &mut together.cases {
+        case.factors.insert("kind".to_owned(), "lookup".to_owned());
+    }
+    let together = values(&together, "kind");
+    assert!(
+        near(together[0], 65.0) && near(together[1], 71.5),
+        "{together:?}"
+    );
 }
 
 #[test]
