@@ -16,8 +16,8 @@
  * reset (a floor), and that of the reset in its context by resetting twice (timing_resets = 2).
  *
  * With can_loop, a batch on one CPU can be cut into slices of timing_slice bodies: the clock is read
- * once more between two of them, and timing_edges keeps what it said. What such a read costs is measured
- * after the batch, so that it can be taken off.
+ * once more between two of them, and timing_edges stores the readings. What such a read costs is measured
+ * after the batch, so that it can be subtracted.
  *
  * Use:
  *	static __always_inline int body(struct xdp_md *ctx) { ... return code; }
@@ -50,7 +50,7 @@
 /* Slices that a batch can be cut into. */
 #define TIMING_MAX_SLICES 512
 
-/* Clock reads of which the fastest tells what one costs. */
+/* Clock reads after a batch; the fastest is the cost of one. */
 #define TIMING_CLOCK_READS 4
 
 /* Tries to leave the wait; a try fails only when another CPU comes or goes meanwhile. */
@@ -65,7 +65,7 @@ struct timing_sample {
 	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
 	__u64 ticks; /* timer ticks of the machine from just before the batch to just after it */
 	__u64 edges; /* clock reads between slices */
-	__u64 clock_ns; /* what such a read costs; 0 where there was none */
+	__u64 clock_ns; /* the cost of such a read; 0 if there was none */
 	__u64 spare[8];
 } __attribute__((aligned(128)));
 
@@ -75,7 +75,7 @@ __u64 timing_resets; /* how often the reset is done between bodies: 1 or 2 */
 __u64 timing_slice; /* bodies per slice; 0: the batch is not cut */
 __u64 timing_cpus; /* CPUs that start together; 0 and 1 don't wait */
 __u64 timing_arrived; /* CPUs that wait; user space sets it to 0 before a batch */
-__u64 timing_next; /* the end of the slice under way, in bodies */
+__u64 timing_next; /* the end of the slice under way, in bodies; the same on all CPUs of a batch */
 __u64 timing_zero; /* always 0, unknown to the verifier */
 struct timing_sample timing_samples[TIMING_MAX_CPUS];
 __u64 timing_edges[TIMING_MAX_SLICES]; /* clock at the end of each slice but the last, in ns */
@@ -197,7 +197,7 @@ static __always_inline void timing_edge(struct timing_sample *sample)
 		timing_edges[edge] = timing_nanos(timing_clock());
 }
 
-/* What a clock read costs that follows another: the least of a few. */
+/* The cost of a clock read that follows another: the least of a few. */
 static __always_inline __u64 timing_clock_cost(void)
 {
 	__u64 before = timing_nanos(timing_clock()), least = ~0ULL;

@@ -104,6 +104,21 @@ pub(crate) fn slice(ops: u64, after_tick: bool) -> u64 {
     if after_tick { 0 } else { ops.div_ceil(SLICES) }
 }
 
+/// Whether a batch that ran whole has a reading of the clock for each slice but the last, in the order of time. A batch in
+/// one piece has none.
+fn in_order(sample: &TimingSample, slice: u64) -> bool {
+    let edges = &sample.edges;
+    let slices = sample.ops.saturating_sub(1).div_ceil(slice.max(1));
+    let moves = edges.windows(2).all(|two| two[0] < two[1]);
+    match (edges.first(), edges.last()) {
+        (Some(&first), Some(&last)) => {
+            let inside = sample.start_ns < first && last < sample.end_ns;
+            edges.len() as u64 + 1 == slices && moves && inside
+        }
+        _ => true,
+    }
+}
+
 /// The time of a batch without the clock reads between its slices. They are not all of it, however short it is.
 pub(crate) fn without_reads(elapsed_ns: u64, reads_ns: u64) -> f64 {
     elapsed_ns as f64 - (reads_ns as f64).min(elapsed_ns as f64 / 2.0)
@@ -139,12 +154,14 @@ pub struct Observation {
     /// How often the thread that ran the batch gave up its CPU to wait for something. A batch never
     /// waits: where this is not 0, the CPU may have been idle, and an emulated clock may have leapt.
     pub waits: u64,
-    /// What it cost to read the clock once more between two slices, in nanoseconds; all values are without it.
+    /// The cost of a clock read between two slices, in nanoseconds; it is subtracted from all values.
     pub clock_ns: u64,
     /// Nanoseconds per body of each whole slice, in order, but for the first, whose first body follows no reset.
     pub slices: Vec<f64>,
     /// How often the clock was read between slices.
     pub edges: u64,
+    /// Whether it was read after each slice but the last, and moved on from each reading to the next.
+    pub edges_in_order: bool,
     /// What the last body returned.
     pub code: u32,
     /// The packet that the last body left.
@@ -165,6 +182,7 @@ impl Observation {
             clock_ns: sample.clock_ns,
             slices: slices(&sample.edges, slice, sample.clock_ns),
             edges: sample.edges.len() as u64,
+            edges_in_order: in_order(&sample, slice),
             code: ran.code,
             output: ran.output,
         }
@@ -435,4 +453,42 @@ fn on_all(program: &SharedProgram, cpus: &[u32], packets: &[Vec<u8>]) -> Result<
         };
         threads.into_iter().map(end).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_between_slices_are_proved() {
+        // A body, and three slices of four.
+        let good = TimingSample {
+            start_ns: 100,
+            end_ns: 500,
+            ops: 13,
+            edges: vec![200, 300],
+            ..TimingSample::default()
+        };
+        let with = |change: fn(&mut TimingSample)| {
+            let mut sample = good.clone();
+            change(&mut sample);
+            in_order(&sample, 4)
+        };
+        assert!(with(|_| ()));
+        assert!(with(|sample| sample.edges.clear()));
+        assert!(!with(|sample| sample.edges[1] = 200));
+        assert!(!with(|sample| sample.edges[0] = 99));
+        assert!(!with(|sample| sample.edges[1] = 501));
+        assert!(!with(|sample| sample.edges.push(400)));
+        assert!(!with(|sample| sample.edges.truncate(1)));
+    }
+
+    #[test]
+    fn clock_reads_are_subtracted_from_slices_and_batches() {
+        assert_eq!(slices(&[1000, 1130, 1250], 4, 30), [25.0, 22.5]);
+        // A read can't take longer than its slice.
+        assert_eq!(slices(&[1000, 1010], 4, 30), [0.0]);
+        assert_eq!(without_reads(1000, 300), 700.0);
+        assert_eq!(without_reads(1000, 900), 500.0);
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
     timing::{self, wait_for_tick},
 };
 
-/// Clock reads of which the fastest tells what one costs.
+/// Clock reads after a batch; the fastest is the cost of one.
 const CLOCK_READS: usize = 4;
 
 /// Does the work, which makes as many events as it is given, slice by slice.
@@ -64,7 +64,7 @@ fn time_cut(
     })
 }
 
-/// What a clock read costs that follows another: the least of a few.
+/// The cost of a clock read that follows another: the least of a few.
 fn clock_cost_ns() -> u64 {
     let reads = [(); CLOCK_READS + 1].map(|()| monotonic_ns());
     let costs = reads.windows(2).map(|reads| reads[1] - reads[0]);

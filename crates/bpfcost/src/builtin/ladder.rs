@@ -244,6 +244,7 @@ mod tests {
             clock_ns: 0,
             slices: Vec::new(),
             edges: 0,
+            edges_in_order: true,
             code: PASS,
             output: Vec::new(),
         };
@@ -261,6 +262,8 @@ mod tests {
         assert_eq!(name(&with(|seen| seen.ops = 15)), "operations");
         assert_eq!(name(&with(|seen| seen.code = 1)), "return code");
         assert_eq!(name(&with(|seen| seen.end_ns = 10)), "clock");
+        let in_order = with(|seen| seen.edges_in_order = false);
+        assert_eq!(name(&in_order), "slices in order");
         let waited = with(|seen| seen.waits = 1);
         assert_eq!(name(&waited), "waits");
         assert_eq!(check(&waited, 75, false), None);

@@ -37,7 +37,7 @@ pub struct CaseData {
     pub samples: Vec<Vec<f64>>,
     /// Further values by name, shaped as `samples`.
     pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
-    /// What the slices of each trial took, shaped as `samples`; empty where batches were not cut.
+    /// The slices of each trial whose batch was cut, by epoch.
     pub slices: Vec<Vec<Slices>>,
     /// The same of further values, by name.
     pub secondary_slices: BTreeMap<String, Vec<Vec<Slices>>>,

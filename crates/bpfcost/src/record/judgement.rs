@@ -47,7 +47,7 @@ pub(super) struct Candidate<'a> {
     pub(super) pair: &'a Pair,
     /// The ratio of its totals, where there is one.
     pub(super) total: Option<TotalRatio>,
-    /// Whether both are compared in their undisturbed state.
+    /// Whether their undisturbed costs are compared.
     pub(super) undisturbed: bool,
 }
 

@@ -53,7 +53,7 @@ pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
     Some(by_epoch.collect())
 }
 
-/// The same in the undisturbed state, in which the case itself cost `once`.
+/// The same, undisturbed: the case itself cost `once`.
 pub(super) fn second_reset_undisturbed(data: &CaseData, once: &[f64]) -> Option<Vec<f64>> {
     let twice = data.undisturbed_secondary(RESET_TWICE)?;
     Some(minus(&twice.values, once))

@@ -177,7 +177,7 @@ pub struct CaseRecord {
     pub samples: Vec<Vec<f64>>,
     /// Further values by name, shaped as `samples`.
     pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
-    /// What the slices of each trial took, by epoch; absent where batches were not cut.
+    /// The slices of each trial whose batch was cut, by epoch; absent if none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Vec<Slices>>,
     /// The same of further values, by name.
@@ -289,7 +289,7 @@ pub struct ComparisonRecord {
     pub baseline: String,
     /// The question, in a few words.
     pub about: String,
-    /// Whether both are compared in their undisturbed state, else as found.
+    /// Whether the undisturbed costs are compared, else those as found.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undisturbed: bool,
     /// case − baseline, in the record's unit.

@@ -124,6 +124,11 @@ impl Events for KernelDriver {
                 self.driver, answer as i64
             )));
         }
+        if seen.ops == ask.events && !seen.edges_in_order {
+            return Err(Error::Refused(
+                "the clock stood still or went back between slices of the batch".to_owned(),
+            ));
+        }
         Ok(BatchResult {
             events: seen.ops,
             made: seen.ops,
