@@ -42,6 +42,7 @@ RUNG(1)
 RUNG(10)
 RUNG(100)
 RUNG(1000)
+RUNG(1010)
 
 __u64 sums_so_far[4]; /* each grows by its place, from 1 on, with every step */
 
