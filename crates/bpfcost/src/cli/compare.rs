@@ -9,8 +9,8 @@ use super::{
     output, parse,
 };
 use crate::{
-    record::{self, Gate, GateOptions, Record, SessionHistory},
-    report,
+    record::{self, Changes, Gate, GateOptions, Record, SessionHistory},
+    report::{self, style::Style},
 };
 
 /// Compare old records with new ones: a gate for CI
@@ -57,7 +57,25 @@ enum GateFormat {
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    let (old, new) = (load(&args.old)?, load(&args.new)?);
+    let asked = GateOptions {
+        threshold: args.threshold,
+        must_see: args.must_see,
+    };
+    let changes = changes(&load(&args.old)?, &load(&args.new)?, asked)?;
+    output::answer(format_args!(
+        "{}",
+        match args.format {
+            GateFormat::Table => terminal(&changes),
+            GateFormat::Markdown => markdown(&changes),
+            GateFormat::Junit => report::compare::junit(&changes)?,
+            GateFormat::Json => report::compare::json(&changes)?,
+        }
+    ))?;
+    Ok(exit(&changes))
+}
+
+/// Compares the records of two sides, with what this machine's kept sessions show.
+pub(super) fn changes(old: &[Record], new: &[Record], asked: GateOptions) -> Result<Changes> {
     let history = SessionHistory::of_user();
     // What can't be read is as good as never measured; `compare` then says what it assumes.
     let kept = |record: &Record, reading| {
@@ -66,31 +84,30 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             .map(|history| history.levels(record, reading));
         levels.and_then(Result::ok).unwrap_or_default()
     };
-    let asked = GateOptions {
-        threshold: args.threshold,
-        must_see: args.must_see,
-    };
-    let changes = record::compare(&old, &new, asked, kept)?;
-    output::answer(format_args!(
-        "{}",
-        match args.format {
-            GateFormat::Table => {
-                let view = report::compare::view(&changes);
-                report::terminal::render(&view, report::style::Style::for_stdout())
-            }
-            GateFormat::Markdown => report::markdown::render(&report::compare::view(&changes)),
-            GateFormat::Junit => report::compare::junit(&changes)?,
-            GateFormat::Json => report::compare::json(&changes)?,
-        }
-    ))?;
-    Ok(match changes.gate {
+    Ok(record::compare(old, new, asked, kept)?)
+}
+
+/// The changes for people.
+pub(super) fn terminal(changes: &Changes) -> String {
+    report::terminal::render(&report::compare::view(changes), Style::for_stdout())
+}
+
+/// The changes for a pull request.
+pub(super) fn markdown(changes: &Changes) -> String {
+    report::markdown::render(&report::compare::view(changes))
+}
+
+/// How the program ends after this comparison.
+pub(super) fn exit(changes: &Changes) -> Exit {
+    match changes.gate {
         Gate::Passed => Exit::Done,
         Gate::Regressed | Gate::Blind => Exit::Gate,
         Gate::Invalid => Exit::Invalid,
-    })
+    }
 }
 
-fn load(path: &Path) -> Result<Vec<Record>> {
+/// The records of a side.
+pub(super) fn load(path: &Path) -> Result<Vec<Record>> {
     let records = record::load(path)?;
     if records.is_empty() {
         return Err(usage(format!(

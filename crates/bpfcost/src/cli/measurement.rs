@@ -1,6 +1,7 @@
 //! What `run` and `overhead` have in common: their options, and the way from plans to what is shown.
 
 mod announce;
+mod baseline;
 mod dry_run;
 mod plan;
 
@@ -8,7 +9,11 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 
-pub(super) use self::plan::{once, plans};
+use self::baseline::BaselineArgs;
+pub(super) use self::{
+    baseline::Baseline,
+    plan::{once, plans},
+};
 use super::{
     exit::Exit,
     interrupt,
@@ -48,7 +53,7 @@ pub(super) struct Options {
     /// Take a rough measurement: short batches, few epochs
     #[arg(long)]
     pub(super) quick: bool,
-    /// Stop after this time [default: 60s, or longer if the first result needs it]
+    /// Stop after this time [default: 60s, or until there is a result]
     ///
     /// With neither --time nor --precision, a run stops after 60s, or when every interval is within ±1%. Exact targets
     /// ignore both: they repeat until their counts are known.
@@ -88,6 +93,8 @@ pub(super) struct Options {
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: RecordFormat,
+    #[command(flatten)]
+    pub(super) baseline: BaselineArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -110,6 +117,7 @@ pub(super) fn run(
     plans: Vec<(Box<dyn Experiment>, Plan)>,
     host: &Host,
 ) -> Result<Exit> {
+    let baseline = options.baseline.load(plans.iter().map(|(_, plan)| plan))?;
     if options.dry_run {
         for (experiment, plan) in &plans {
             dry_run::show(&**experiment, plan, host)?;
@@ -141,20 +149,22 @@ pub(super) fn run(
         match session.and_then(|session| session.run(&interrupted)) {
             Ok(one) => ended.push(one),
             // What was measured before it is shown all the same.
-            Err(error) => return finish(options, load, ended, Some(error)),
+            Err(error) => return finish(options, load, ended, baseline.as_ref(), Some(error)),
         }
         if ended.last().is_some_and(Ended::early) {
             break;
         }
     }
-    finish(options, load, ended, None)
+    finish(options, load, ended, baseline.as_ref(), None)
 }
 
-/// Shows the results of the runs, and returns how they ended. `error` is why the last one has no record.
+/// Shows the results of the runs, compares them with the baseline if there is one, and returns how they ended. `error` is
+/// why the last one has no record.
 pub(super) fn finish(
     options: &Options,
     load: EventLoad,
     ended: Vec<Ended>,
+    baseline: Option<&Baseline<'_>>,
     error: Option<anyhow::Error>,
 ) -> Result<Exit> {
     let mut exit = Exit::Done;
@@ -171,15 +181,18 @@ pub(super) fn finish(
         .map(|one| (one.record, one.trouble))
         .unzip();
     let shown = if records.is_empty() {
-        Ok(())
+        Ok(Exit::Done)
     } else {
-        show(options, load, &records)
+        show(options, load, &records).and_then(|()| match baseline {
+            Some(baseline) => baseline.compare(&records, options.format),
+            None => Ok(Exit::Done),
+        })
     };
     if probed {
         note_leftovers();
     }
     notes.iter().for_each(|line| note!("{line}"));
-    shown?;
+    exit = exit.max(shown?);
     if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }

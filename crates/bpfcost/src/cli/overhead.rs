@@ -98,7 +98,7 @@ pub(super) struct Args {
     /// Without it, the service's CPU time per second is compared.
     #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
     ops: Option<String>,
-    /// Also compare a number that this pattern finds in the output [repeatable]
+    /// Also compare the number that it finds in the output [repeatable]
     ///
     /// A regular expression with one capture group. With --ops, it picks the operation count.
     #[arg(long, value_name = "REGEX", help_heading = SUBJECT)]

@@ -42,6 +42,7 @@ Examples:
   bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
   bpfcost run attach --rate 200k --budget 1%   the share of a core at 200,000 events/s
   bpfcost run pool --set threads=1,3,16        other thread counts
+  bpfcost run xdp-lb --baseline main.json      then compare, as `bpfcost compare` does
   bpfcost run xdp-lb --dry-run                 the plan, and what it could show
 
 To measure what a probe costs a server or a command: bpfcost overhead"
@@ -101,7 +102,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     if let Some(journal) = &args.resume {
         let interrupted = interrupt::on_signal()?;
         let session = Session::resume(journal, options.time, options.precision, &interrupted)?;
-        return measurement::finish(options, load, vec![session.run(&interrupted)?], None);
+        let baseline = options.baseline.load([session.plan()])?;
+        let ended = vec![session.run(&interrupted)?];
+        return measurement::finish(options, load, ended, baseline.as_ref(), None);
     }
     measurement::once(&args.experiments)?;
     let host = Host::default();
@@ -146,8 +149,18 @@ mod tests {
 
     use super::{Args, DECIDED};
 
-    /// What a run that continues may still choose: how long, how precisely, and how to show it.
-    const OPEN: [&str; 6] = ["precision", "time", "rate", "verbose", "resume", "format"];
+    /// What a run that continues may still choose: how long, how precisely, how to show it, and what to compare it with.
+    const OPEN: [&str; 9] = [
+        "precision",
+        "time",
+        "rate",
+        "verbose",
+        "resume",
+        "format",
+        "baseline",
+        "threshold",
+        "must_see",
+    ];
 
     #[test]
     fn each_option_goes_with_a_resumed_run_or_is_refused() {

@@ -149,6 +149,11 @@ impl Session {
         })
     }
 
+    /// What it measures.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Measures to the end, keeps the record, and removes the journal.
     pub(super) fn run(mut self, interrupt: &AtomicBool) -> Result<Ended> {
         let mut machine = self.machine.clone();

@@ -3,8 +3,11 @@
 use bpfcost_stats::sample::median;
 use thiserror::Error;
 
-use super::{Machine, Record};
-use crate::{measure::Warning, workload::Headline};
+use super::{Machine, Record, sides::named};
+use crate::{
+    measure::{Plan, Warning},
+    workload::Headline,
+};
 
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -59,6 +62,34 @@ pub enum CompareError {
 /// What a record measured, as errors and warnings name it.
 pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
+}
+
+/// Whether a record of this plan could be compared with these, as far as that is known before.
+pub fn comparable(records: &[Record], plan: &Plan) -> Result<(), CompareError> {
+    let same = |record: &&Record| {
+        let named = (&record.experiment, &record.target) == (&plan.experiment, &plan.target);
+        named
+            && plan
+                .cases
+                .iter()
+                .any(|case| record.case(&case.name).is_some())
+    };
+    let mut shared = records.iter().filter(same).peekable();
+    if shared.peek().is_none() {
+        let planned = format!("{} on {}", plan.experiment, plan.target);
+        let old: Vec<&Record> = records.iter().collect();
+        return Err(CompareError::NothingInCommon(named(&old), planned));
+    }
+    for record in shared {
+        let cpus = (record.asked.cpus.len(), plan.cpus.len());
+        if cpus.0 != cpus.1 {
+            return Err(CompareError::CpuCount(what(record), cpus.0, cpus.1));
+        }
+        if !plan.counts() && record.asked.quick != plan.quick {
+            return Err(CompareError::Quick(what(record)));
+        }
+    }
+    Ok(())
 }
 
 /// Checks all records of one experiment and target against the first, and warns of differences.

@@ -35,7 +35,7 @@ mod totals;
 pub use cells::Cells;
 pub use changes::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
 pub use compare::{GateOptions, compare};
-pub use compat::CompareError;
+pub use compat::{CompareError, comparable};
 pub use cost::{Cost, CostEstimate};
 pub use cross_target::{
     CrossTarget, CrossTargetCell, CrossTargetColumn, CrossTargetRow, Difference, Reference,

@@ -38,6 +38,7 @@ mod synthetic;
 
 mod answers;
 mod attached;
+mod baselines;
 mod disk;
 mod docs;
 mod finished;

@@ -1,0 +1,84 @@
+//! An earlier record with which a run is compared when it has ended.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::RecordFormat;
+use crate::{
+    cli::{
+        compare,
+        exit::Exit,
+        output::{answer, note},
+        parse,
+    },
+    measure::Plan,
+    record::{GateOptions, Record, comparable},
+};
+
+/// What to compare the result with.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct BaselineArgs {
+    /// Then compare with this record: a gate, as `bpfcost compare FILE` is
+    ///
+    /// FILE is a record of the same experiment, or a folder of them. The exit code is 1 if a case costs more beyond noise,
+    /// and by more than the threshold.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Let costs rise by up to this much from the baseline [default: as `bpfcost compare`]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    #[arg(requires = "baseline", hide_short_help = true)]
+    threshold: Option<f64>,
+    /// Also fail if a rise of this size from the baseline could have gone unnoticed
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    #[arg(requires = "baseline", hide_short_help = true)]
+    must_see: Option<f64>,
+}
+
+/// Earlier records, loaded.
+pub(in crate::cli) struct Baseline<'a> {
+    path: &'a Path,
+    records: Vec<Record>,
+    asked: GateOptions,
+}
+
+impl BaselineArgs {
+    /// Loads the baseline, if one was given. It must be comparable with what these plans measure, which is better said
+    /// before than after.
+    pub(in crate::cli) fn load<'p>(
+        &self,
+        plans: impl IntoIterator<Item = &'p Plan>,
+    ) -> Result<Option<Baseline<'_>>> {
+        let Some(path) = &self.baseline else {
+            return Ok(None);
+        };
+        let records = compare::load(path)?;
+        for plan in plans {
+            comparable(&records, plan)?;
+        }
+        Ok(Some(Baseline {
+            path,
+            records,
+            asked: GateOptions {
+                threshold: self.threshold,
+                must_see: self.must_see,
+            },
+        }))
+    }
+}
+
+impl Baseline<'_> {
+    /// Compares new records with it, shows the changes, and returns how the gate ended.
+    pub(super) fn compare(&self, new: &[Record], format: RecordFormat) -> Result<Exit> {
+        let changes = compare::changes(&self.records, new, self.asked)?;
+        match format {
+            RecordFormat::Table => answer(format_args!("\n{}", compare::terminal(&changes)))?,
+            RecordFormat::Markdown => answer(format_args!("\n{}", compare::markdown(&changes)))?,
+            RecordFormat::Json | RecordFormat::Csv => note!(
+                "the comparison is in the exit code only; to see it: bpfcost compare {} RECORD",
+                self.path.display()
+            ),
+        }
+        Ok(compare::exit(&changes))
+    }
+}

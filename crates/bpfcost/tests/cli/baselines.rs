@@ -1,0 +1,112 @@
+//! `run --baseline`: a run that is compared with an earlier record when it has ended.
+
+use serde_json::Value;
+
+use crate::{require, tool::Tool};
+
+/// The record in `old.json` as if all its costs had been `factor` times what they were.
+fn scale(tool: &Tool, name: &str, factor: f64) {
+    let text = std::fs::read_to_string(tool.path("old.json")).expect("the record");
+    let mut record: Value = serde_json::from_str(&text).expect("JSON");
+    for case in record["cases"].as_array_mut().expect("cases") {
+        let found = case.as_object_mut().expect("a case");
+        // As found only, so that there is one place to change.
+        found.remove("undisturbed");
+        found.remove("slices");
+        let times = |value: &mut Value| {
+            *value = (value.as_f64().expect("a number") * factor).into();
+        };
+        let raw = &mut case["raw"];
+        times(&mut raw["value"]);
+        raw["ci95"]
+            .as_array_mut()
+            .expect("two")
+            .iter_mut()
+            .for_each(times);
+        for epoch in case["samples"].as_array_mut().expect("epochs") {
+            epoch
+                .as_array_mut()
+                .expect("trials")
+                .iter_mut()
+                .for_each(times);
+        }
+    }
+    record["started"] = "2026-01-01T00:00:00Z".into();
+    tool.write(name, record.to_string());
+}
+
+const RUN: &str = "run ladder --quick --case added-0 --case added-10";
+
+#[test]
+fn a_run_is_compared_with_an_earlier_one() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.says(&format!("{RUN} --out old.json"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    // By more than any noise: a tenth of what it costs, and ten times as much.
+    scale(&tool, "cheap.json", 0.1);
+    scale(&tool, "near.json", 0.8);
+    scale(&tool, "dear.json", 10.0);
+    let said = tool.says(&format!("{RUN} --out a.json --baseline cheap.json"));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let both = [
+        "ladder on host",
+        "The gate FAILED",
+        "costs more, beyond 2 %",
+    ];
+    assert!(
+        both.iter().all(|words| said.out.contains(words)),
+        "{said:?}"
+    );
+    assert!(said.err.contains("record: a.json"), "{said:?}");
+    let said = tool.says(&format!("{RUN} --out b.json --baseline dear.json"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("costs less, beyond 2 %"), "{said:?}");
+    // The gate's own options, and a format without a place for the changes.
+    let lax = "--baseline near.json --threshold 99%";
+    let said = tool.says(&format!("{RUN} --out c.json {lax} --format csv"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("bpfcost compare near.json"), "{said:?}");
+    assert!(!said.out.contains("gate"), "{said:?}");
+}
+
+#[test]
+fn a_baseline_that_can_not_be_compared_is_refused_before_anything_is_measured() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.says(&format!("{RUN} --out old.json"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for (line, words) in [
+        (
+            "run ladder --quick --baseline none.json",
+            ["none.json", "no file or folder"],
+        ),
+        (
+            "run ladder --baseline old.json",
+            ["--quick", "both sides the same way"],
+        ),
+        (
+            "run map --quick --baseline old.json",
+            ["nothing in common", "map on host"],
+        ),
+        (
+            "run ladder --quick --case added-1 --baseline old.json",
+            ["nothing in common", "ladder on host"],
+        ),
+        (
+            "run ladder --quick --threshold 1%",
+            ["required arguments", "--baseline <FILE>"],
+        ),
+        (
+            "run ladder --quick --must-see 5%",
+            ["required arguments", "--baseline <FILE>"],
+        ),
+    ] {
+        tool.refuses(&format!("{line} --out new.json"), 2, &words);
+        assert!(!tool.path("new.json").exists(), "{line}");
+    }
+}
