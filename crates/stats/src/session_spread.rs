@@ -17,6 +17,18 @@ use crate::sittings::sittings;
 /// The degrees of freedom from which an estimate is used by itself: 4 sessions in a sitting, 4 sittings.
 pub const FEWEST_FREEDOM: u32 = 3;
 
+/// The distance at this quantile counts as one that this share stay below.
+const FAR: [f64; 2] = [0.95, 0.95];
+
+/// The same of a single case, whose sessions are few: of all that were seen, the largest.
+const FAR_OF_ONE: [f64; 2] = [1.0, 0.90];
+
+/// The degrees of freedom from which a case's own sessions tell its spread.
+const FEWEST_FREEDOM_OF_ONE: u32 = 9;
+
+/// Undisturbed costs that agree better did so by chance, or are as fine as slices are kept.
+const LEAST_UNDISTURBED: f64 = 0.001;
+
 /// The spread of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SessionSpread {
@@ -59,10 +71,47 @@ impl SessionSpreads {
         },
     };
 
+    /// The same of undisturbed costs. What neighbours do is not in them, and what differs from load to load is in the
+    /// interval of each session (docs/evidence/sessions.md).
+    pub const ASSUMED_UNDISTURBED: Self = Self {
+        within: SessionSpread {
+            share: 0.01,
+            freedom: None,
+        },
+        between: SessionSpread {
+            share: 0.02,
+            freedom: None,
+        },
+    };
+
+    /// The spreads of a case's undisturbed cost: as its own past sessions show, which are a list for each series. Where those
+    /// are too few, as those of all cases do (`pooled`). Neighbours strike all cases, but undisturbed costs scatter each in
+    /// its own way, from hundredths of a percent to percents.
+    #[must_use]
+    pub fn of_undisturbed<C: AsRef<[Level]>>(own: &[C], pooled: &Self) -> Self {
+        let own = Self::shown_by(own, pooled, FAR_OF_ONE);
+        let known = |own: SessionSpread, pooled: SessionSpread| match own.freedom {
+            Some(FEWEST_FREEDOM_OF_ONE..) => SessionSpread {
+                share: own.share.max(LEAST_UNDISTURBED),
+                ..own
+            },
+            _ => pooled,
+        };
+        Self {
+            within: known(own.within, pooled.within),
+            between: known(own.between, pooled.between),
+        }
+        .ordered()
+    }
+
     /// The spreads that past sessions show: a list a case of what it cost in each. What they can't tell is
     /// assumed, at least as large as the little that was seen.
     #[must_use]
     pub fn learnt<C: AsRef<[Level]>>(cases: &[C], assumed: &Self) -> Self {
+        Self::shown_by(cases, assumed, FAR)
+    }
+
+    fn shown_by<C: AsRef<[Level]>>(cases: &[C], assumed: &Self, far: [f64; 2]) -> Self {
         let (mut within, mut between) = (Vec::new(), Vec::new());
         let (mut sessions, mut separate) = (0, 0);
         for levels in cases {
@@ -90,8 +139,8 @@ impl SessionSpreads {
             sessions = sessions.max(kept.len() - count);
             separate = separate.max(count.saturating_sub(1));
         }
-        let within = spread(&within, sessions, assumed.within);
-        let between = spread(&between, separate, assumed.between);
+        let within = spread(&within, far, sessions, assumed.within);
+        let between = spread(&between, far, separate, assumed.between);
         Self { within, between }.ordered()
     }
 
@@ -139,11 +188,18 @@ impl SessionSpreads {
     }
 }
 
-/// The spread that distances between sessions show, or what is assumed.
-fn spread(distances: &[f64], freedom: usize, assumed: SessionSpread) -> SessionSpread {
+/// The spread that distances between sessions show, or what is assumed. It explains the typical distance, and one that is
+/// far: at which quantile, and which share stay below it.
+fn spread(
+    distances: &[f64],
+    [far, below]: [f64; 2],
+    freedom: usize,
+    assumed: SessionSpread,
+) -> SessionSpread {
     let share = Sample::new(distances).map_or(0.0, |distances| {
-        let at = |p: f64| distances.quantile(p) / normal::quantile(0.5 + p / 2.0);
-        at(0.5).max(at(0.95)) / std::f64::consts::SQRT_2
+        let explained =
+            |at: f64, below: f64| distances.quantile(at) / normal::quantile(0.5 + below / 2.0);
+        explained(0.5, 0.5).max(explained(far, below)) / std::f64::consts::SQRT_2
     });
     let freedom = u32::try_from(freedom).unwrap_or(u32::MAX);
     if freedom >= FEWEST_FREEDOM {

@@ -208,7 +208,7 @@ fn a_tax_that_depends_on_the_body_is_found_among_ten() {
 #[test]
 fn sessions_cover() {
     for arrangement in sessions::ARRANGEMENTS {
-        for machine in sessions::MACHINES.into_iter().filter(|one| one.seen) {
+        for &machine in arrangement.machines().iter().filter(|one| one.seen) {
             for history in [sessions::HISTORIES[0], sessions::HISTORIES[3]] {
                 let found = sessions::compared(machine, arrangement, history, 200, 19);
                 let what = format!("{}, {}, {}", arrangement.name, machine.name, history.name);
@@ -275,6 +275,17 @@ fn session_spreads_come_out_again() {
         (found.within.freedom, found.between.freedom),
         (Some(12), Some(5))
     );
+    // A case that repeats well among others that do not: it takes ten sessions of its own to say so.
+    for (sessions, expected) in [(9, found.within.share), (10, 0.001)] {
+        let own = (0..sessions).map(|i| Level {
+            began_s: f64::from(i),
+            value: 50.0 + 0.01 * f64::from(i % 2),
+        });
+        let own = [own.collect::<Vec<_>>()];
+        let one = SessionSpreads::of_undisturbed(&own, &found);
+        assert_eq!(one.within.share, expected, "{sessions} sessions");
+        assert_eq!(one.between, found.between, "they say nothing of days");
+    }
     // Of one case in one sitting of two little is known: what is assumed stays, unless more was seen.
     let two = |value: f64| {
         [[50.0, value].map(|value| Level {

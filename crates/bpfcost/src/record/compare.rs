@@ -35,7 +35,7 @@ use bpfcost_stats::{
     Policy, Sense,
     holm::holm,
     power::FALSE_ALARM_LEVEL,
-    session_spread::{Level, SessionSpread, SessionSpreads},
+    session_spread::SessionSpread,
     sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions, turns_needed},
     verdict::Verdict as StatsVerdict,
 };
@@ -43,8 +43,9 @@ use bpfcost_stats::{
 use super::{
     CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
     compat, exact,
+    history::CaseLevels,
     reading::{Reading, in_one_reading},
-    session_spread::spreads,
+    session_spread::CaseSpreads,
     sides::{
         RecordGroup, costs, distinct, epoch_spread, failed, groups, named, one_sided, raw_sessions,
         run, sessions, side,
@@ -71,12 +72,12 @@ pub struct GateOptions {
 /// where all records count instructions; and where all are of workloads, the runs' own margin for "the same".
 /// `must_see` is the rise that the gate must have been able to see in about three of four runs; without it,
 /// it passes whatever it could see.
-/// `kept` is what the machine of a record measured in other sessions of its kind, in a reading: a list for each case.
+/// `kept` is what the machine of a record measured in other sessions of its kind, in a reading: of each case.
 pub fn compare(
     old: &[Record],
     new: &[Record],
     asked: GateOptions,
-    kept: impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
+    kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
 ) -> Result<Changes, CompareError> {
     let GateOptions {
         threshold,
@@ -220,7 +221,7 @@ impl RecordGroup<'_> {
         &self,
         threshold: f64,
         family: usize,
-        kept: &impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
+        kept: &impl Fn(&Record, Reading) -> Vec<CaseLevels>,
         changes: &mut Changes,
     ) {
         let mut matched = Vec::new();
@@ -259,7 +260,8 @@ impl RecordGroup<'_> {
             changes.cases.extend(matched.iter().map(change));
             return;
         }
-        let spreads = Reading::ALL.map(|reading| spreads([&self.old, &self.new], reading, kept));
+        let spreads =
+            Reading::ALL.map(|reading| CaseSpreads::of([&self.old, &self.new], reading, kept));
         let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
         let judged = if self.are_of_a_workload() {
             let (judged, warning) =
@@ -292,7 +294,7 @@ impl RecordGroup<'_> {
     fn judge(
         &self,
         names: &[String],
-        spreads: &[SessionSpreads; 2],
+        spreads: &[CaseSpreads; 2],
         machine: f64,
         threshold: f64,
         family: usize,
@@ -301,7 +303,7 @@ impl RecordGroup<'_> {
             .iter()
             .map(|name| Sides {
                 machine,
-                spreads: spreads[self.reading(name) as usize],
+                spreads: spreads[self.reading(name) as usize].case(name),
                 epochs: epoch_spread(self.old.iter().chain(&self.new).copied(), name),
                 ..Sides::of(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
             })
@@ -409,8 +411,8 @@ impl RecordGroup<'_> {
             Some(freedom) => Warning::new(
                 "sessions",
                 format!(
-                    "{what}: the intervals include the spread between sessions here, {percent:.1} % (estimated with \
-                     {freedom} degrees of freedom). {in_turn} need no such estimate; cases of one run compare even \
+                    "{what}: the intervals include the spread between sessions here, up to {percent:.1} % (estimated \
+                     with {freedom} degrees of freedom). {in_turn} need no such estimate; cases of one run compare even \
                      better"
                 ),
             ),
@@ -444,7 +446,7 @@ impl RecordGroup<'_> {
     }
 
     /// A floor that moved says that the harness or the machine did, not what is measured.
-    fn floors(&self, spreads: &[SessionSpreads; 2], threshold: f64, family: usize) -> Vec<Warning> {
+    fn floors(&self, spreads: &[CaseSpreads; 2], threshold: f64, family: usize) -> Vec<Warning> {
         let names = self.names(Role::Floor);
         self.judge(&names, spreads, 0.0, threshold, family.max(names.len()))
             .into_iter()

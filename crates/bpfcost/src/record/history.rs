@@ -64,6 +64,21 @@ struct KeptSession {
     undisturbed: BTreeMap<String, f64>,
 }
 
+/// What a case cost in the sessions of one series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseLevels {
+    /// Its name.
+    pub case: String,
+    /// Its level in each session.
+    pub levels: Vec<Level>,
+}
+
+impl AsRef<[Level]> for CaseLevels {
+    fn as_ref(&self) -> &[Level] {
+        &self.levels
+    }
+}
+
 impl SessionHistory {
     /// A file at that path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -82,8 +97,8 @@ impl SessionHistory {
         &self.path
     }
 
-    /// What the machine of a record measured so far of that record's kind: a list for each case of each series.
-    pub fn levels(&self, record: &Record, reading: Reading) -> Result<Vec<Vec<Level>>, FileError> {
+    /// What the machine of a record measured so far of that record's kind: each case of each series.
+    pub fn levels(&self, record: &Record, reading: Reading) -> Result<Vec<CaseLevels>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(&record.machine));
         let workload = record.layout.workload().is_some();
@@ -102,7 +117,10 @@ impl SessionHistory {
                 list.push(Level { began_s, value });
             }
         }
-        Ok(lists.into_values().collect())
+        let named = lists.into_iter();
+        Ok(named
+            .map(|((_, case), levels)| CaseLevels { case, levels })
+            .collect())
     }
 
     /// The cost of the anchor on a machine at rest: the lowest on which two sessions agree within 1 %, or else the lowest.
@@ -265,7 +283,7 @@ mod tests {
         let file = SessionHistory::at(folder.path().join("a/b/sessions.json"));
         let (first, second) = ("2026-11-24T00:00:00Z", "2026-11-24T00:01:00Z");
         let one = on("x", first, 1.0);
-        assert_eq!(file.levels(&one, Reading::AsFound).unwrap(), [[]; 0]);
+        assert_eq!(file.levels(&one, Reading::AsFound).unwrap(), []);
         file.keep(&one).unwrap();
         file.keep(&on("y", first, 3.0)).unwrap();
         file.keep(&on("x", second, 1.1)).unwrap();
@@ -273,6 +291,7 @@ mod tests {
         let cases = levels(&one, Reading::AsFound);
         assert_eq!(kept.len(), cases.len());
         for (list, level) in kept.iter().zip(cases.values()) {
+            let list = &list.levels;
             assert_eq!(list.len(), 2, "those of another machine are not among them");
             assert_eq!(list[1].began_s - list[0].began_s, 60.0);
             assert!((list[0].value - level).abs() < 1e-9);
@@ -280,7 +299,7 @@ mod tests {
         }
         assert_eq!(
             file.levels(&on("z", first, 1.0), Reading::AsFound).unwrap(),
-            [[]; 0]
+            []
         );
     }
 
@@ -298,7 +317,7 @@ mod tests {
         }
         let kept = file.levels(&one, Reading::AsFound).unwrap();
         assert_eq!(kept.len(), 3 * levels(&one, Reading::AsFound).len());
-        assert!(kept.iter().all(|list| list.len() == 1));
+        assert!(kept.iter().all(|list| list.levels.len() == 1));
     }
 
     #[test]
@@ -329,7 +348,7 @@ mod tests {
             file.levels(&one, Reading::AsFound)
                 .unwrap()
                 .iter()
-                .all(|list| list.len() == MOST)
+                .all(|list| list.levels.len() == MOST)
         );
     }
 

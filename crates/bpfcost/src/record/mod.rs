@@ -45,7 +45,7 @@ pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;
 pub use file::{FileError, load, writable, write};
-pub use history::SessionHistory;
+pub use history::{CaseLevels, SessionHistory};
 pub use journal::{Contents, Header, Journal, JournalNote, journal_path, read_journal};
 pub use journal_error::JournalError;
 pub use net::RESET_TWICE;

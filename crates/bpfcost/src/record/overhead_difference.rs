@@ -8,14 +8,13 @@
 
 use bpfcost_stats::{
     Estimate, Policy, Sense, hodges_lehmann,
-    session_spread::SessionSpreads,
     sessions::{Basis, Session, SessionComparison, Sides, judge_sessions, turns_needed},
 };
 
 use super::{
     CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
     compat::what,
-    session_spread::ratio_leverage,
+    session_spread::{CaseSpreads, ratio_leverage},
     sides::{RecordGroup, dated, raw_sessions, sessions},
 };
 use crate::{
@@ -34,14 +33,14 @@ impl RecordGroup<'_> {
     pub(super) fn overhead_difference(
         &self,
         names: &[String],
-        spreads: &SessionSpreads,
+        spreads: &CaseSpreads,
         threshold: f64,
         family: usize,
     ) -> (Vec<(Change, Basis)>, Option<Warning>) {
         let sides: Vec<Sides> = names
             .iter()
             .map(|name| Sides {
-                spreads: *spreads,
+                spreads: spreads.case(name),
                 ..self.judged_of(name, family)
             })
             .collect();

@@ -10,7 +10,7 @@ use bpfcost_stats::{
 
 use super::{
     Record, SessionSpreadRecord, SessionSpreadsRecord, SpreadRecord,
-    history::{began_s, levels},
+    history::{CaseLevels, began_s, levels},
     reading::Reading,
 };
 
@@ -37,15 +37,19 @@ pub(super) fn ratio_leverage(log_ratio: f64) -> f64 {
 }
 
 /// Ratios of each case as those of a probe that adds little.
-fn as_of_small(lists: Vec<Vec<Level>>) -> Vec<Vec<Level>> {
-    let scaled = |list: Vec<Level>| {
-        let logs: Vec<f64> = list.iter().map(|level| level.value.ln()).collect();
+fn as_of_small(lists: Vec<CaseLevels>) -> Vec<CaseLevels> {
+    let scaled = |CaseLevels { case, levels }| {
+        let logs: Vec<f64> = levels
+            .iter()
+            .map(|level: &Level| level.value.ln())
+            .collect();
         let leverage = ratio_leverage(median(&logs).unwrap_or(0.0));
         let level = |(level, log): (Level, f64)| Level {
             value: (log / leverage).exp(),
             ..level
         };
-        list.into_iter().zip(logs).map(level).collect()
+        let levels = levels.into_iter().zip(logs).map(level).collect();
+        CaseLevels { case, levels }
     };
     lists.into_iter().map(scaled).collect()
 }
@@ -76,15 +80,16 @@ impl SpreadRecord {
 
 impl Record {
     /// What is assumed of sessions of its kind.
-    pub(super) fn assumed_spreads(&self) -> SessionSpreads {
-        match self.layout.workload() {
-            Some(_) => ASSUMED_RATIO,
-            None => SessionSpreads::ASSUMED,
+    fn assumed_spreads(&self, reading: Reading) -> SessionSpreads {
+        match (self.layout.workload(), reading) {
+            (Some(_), _) => ASSUMED_RATIO,
+            (None, Reading::AsFound) => SessionSpreads::ASSUMED,
+            (None, Reading::Undisturbed) => SessionSpreads::ASSUMED_UNDISTURBED,
         }
     }
 
     /// States how far sessions of its kind differ on its machine, if these levels of such sessions show it.
-    pub(super) fn state_spreads(&mut self, levels: impl Fn(Reading) -> Vec<Vec<Level>>) {
+    pub(super) fn state_spreads(&mut self, levels: impl Fn(Reading) -> Vec<CaseLevels>) {
         if self.unit.is_counted() {
             return;
         }
@@ -93,7 +98,10 @@ impl Record {
                 Some(_) => as_of_small(levels(reading)),
                 None => levels(reading),
             };
-            SessionSpreadsRecord::of(SessionSpreads::learnt(&levels, &self.assumed_spreads()))
+            SessionSpreadsRecord::of(SessionSpreads::learnt(
+                &levels,
+                &self.assumed_spreads(reading),
+            ))
         };
         let (found, undisturbed) = (learnt(Reading::AsFound), learnt(Reading::Undisturbed));
         self.spread.sessions = found;
@@ -102,7 +110,7 @@ impl Record {
 
     /// What the sessions before it showed, or what is assumed.
     pub(super) fn stated_spreads(&self, reading: Reading) -> SessionSpreads {
-        let assumed = self.assumed_spreads();
+        let assumed = self.assumed_spreads(reading);
         let usable =
             |percent: f64| (percent.is_finite() && percent >= 0.0).then_some(percent / 100.0);
         let stated = |spread: Option<SessionSpreadRecord>, or: SessionSpread| {
@@ -138,48 +146,75 @@ impl Record {
     }
 }
 
-/// How far sessions differ on the machines of these records, all of one kind: from the sessions kept of them
-/// (`kept`), from the records as sessions of a side, and from what they state, in one reading.
-pub(super) fn spreads(
-    sides: [&[&Record]; 2],
+/// How far sessions of each case differ, in one reading.
+pub(super) struct CaseSpreads {
     reading: Reading,
-    kept: impl Fn(&Record, Reading) -> Vec<Vec<Level>>,
-) -> SessionSpreads {
-    let mut machines: Vec<(&str, &str)> = Vec::new();
-    let mut lists = Vec::new();
-    // What is compared must not pass for what sessions differ by: each side is its own list.
-    let compared: Vec<f64> = sides.concat().into_iter().map(began_s).collect();
-    let apart = |mut list: Vec<Level>| {
-        list.retain(|level| !compared.contains(&level.began_s));
-        list
-    };
-    for record in sides.concat() {
-        let machine = (&*record.machine.cpu, &*record.machine.kernel);
-        if !machines.contains(&machine) {
-            machines.push(machine);
-            lists.extend(kept(record, reading).into_iter().map(apart));
+    /// Over all cases.
+    pooled: SessionSpreads,
+    known: Vec<CaseLevels>,
+}
+
+impl CaseSpreads {
+    /// On the machines of these records, all of one kind: from the sessions kept of them (`kept`), from the records as
+    /// sessions of a side, and from what they state.
+    pub(super) fn of(
+        sides: [&[&Record]; 2],
+        reading: Reading,
+        kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
+    ) -> Self {
+        let mut machines: Vec<(&str, &str)> = Vec::new();
+        let mut known = Vec::new();
+        // What is compared must not pass for what sessions differ by: each side is its own list.
+        let compared: Vec<f64> = sides.concat().into_iter().map(began_s).collect();
+        let apart = |mut list: CaseLevels| {
+            list.levels
+                .retain(|level| !compared.contains(&level.began_s));
+            list
+        };
+        for record in sides.concat() {
+            let machine = (&*record.machine.cpu, &*record.machine.kernel);
+            if !machines.contains(&machine) {
+                machines.push(machine);
+                known.extend(kept(record, reading).into_iter().map(apart));
+            }
+        }
+        for side in sides {
+            known.extend(case_levels(side.iter().copied(), reading));
+        }
+        let records = || sides.into_iter().flatten();
+        if records().any(|record| record.layout.workload().is_some()) {
+            known = as_of_small(known);
+        }
+        let stated = records().map(|record| record.stated_spreads(reading));
+        let stated = stated.reduce(SessionSpreads::larger);
+        let assumed = records().map(|record| record.assumed_spreads(reading));
+        let assumed = assumed.reduce(SessionSpreads::larger);
+        let assumed = assumed.unwrap_or(SessionSpreads::ASSUMED);
+        let learnt = SessionSpreads::learnt(&known, &assumed);
+        CaseSpreads {
+            reading,
+            pooled: stated.map_or(learnt, |stated| stated.better_known(learnt)),
+            known,
         }
     }
-    for side in sides {
-        lists.extend(case_levels(side.iter().copied(), reading));
+
+    /// Of a case.
+    pub(super) fn case(&self, name: &str) -> SessionSpreads {
+        let own = self.known.iter().filter(|list| list.case == name);
+        match self.reading {
+            Reading::AsFound => self.pooled,
+            Reading::Undisturbed => {
+                SessionSpreads::of_undisturbed(&own.collect::<Vec<_>>(), &self.pooled)
+            }
+        }
     }
-    let records = || sides.into_iter().flatten();
-    if records().any(|record| record.layout.workload().is_some()) {
-        lists = as_of_small(lists);
-    }
-    let stated = records().map(|record| record.stated_spreads(reading));
-    let stated = stated.reduce(SessionSpreads::larger);
-    let assumed = records().map(|record| record.assumed_spreads());
-    let assumed = assumed.reduce(SessionSpreads::larger);
-    let learnt = SessionSpreads::learnt(&lists, &assumed.unwrap_or(SessionSpreads::ASSUMED));
-    stated.map_or(learnt, |stated| stated.better_known(learnt))
 }
 
 /// The levels of each case in these records, which are sessions of the same.
 pub(crate) fn case_levels<'a>(
     sessions: impl IntoIterator<Item = &'a Record>,
     reading: Reading,
-) -> Vec<Vec<Level>> {
+) -> Vec<CaseLevels> {
     let mut lists: BTreeMap<String, Vec<Level>> = BTreeMap::new();
     for record in sessions {
         for (case, value) in levels(record, reading) {
@@ -190,5 +225,8 @@ pub(crate) fn case_levels<'a>(
             lists.entry(case).or_default().push(level);
         }
     }
-    lists.into_values().collect()
+    let named = lists.into_iter();
+    named
+        .map(|(case, levels)| CaseLevels { case, levels })
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session, spread::relative_sd};
+use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session};
 
 use super::{
     CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
@@ -78,13 +78,14 @@ pub(super) fn raw_sessions(side: &[&Record], name: &str) -> Vec<Session> {
     })
 }
 
-/// How far a case's epochs differ in the record in which they do most: a relative standard deviation.
+/// How far the costs as found of a case's epochs differ, in the record in which they do most: a relative standard
+/// deviation. 0 if the undisturbed costs lead: how far those differ is in their intervals.
 pub(super) fn epoch_spread<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> f64 {
     let spread = |record: &Record| {
         let case = record.case(name)?;
         match case.reading() {
             Reading::AsFound => Some(Spread::of(&case.samples)?.epoch),
-            reading => relative_sd(&case.epoch_values(reading)?),
+            Reading::Undisturbed => None,
         }
     };
     let spreads = records.into_iter().filter_map(spread);

@@ -283,7 +283,7 @@ fn sessions(ledger: &mut BoundsCheck, runs: usize) {
         println!(
             "  machine                history            coverage  differs   gate  half-width"
         );
-        for machine in sessions::MACHINES {
+        for &machine in arrangement.machines() {
             for history in sessions::HISTORIES {
                 let found = sessions::compared(machine, arrangement, history, runs, 7);
                 // What neither the sentinel nor the kept sessions show, nothing can allow for.

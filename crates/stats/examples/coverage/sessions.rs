@@ -105,6 +105,40 @@ pub(crate) const MACHINES: [Machine; 9] = [
     },
 ];
 
+/// What undisturbed costs do from session to session.
+pub(crate) const AT_REST: [Machine; 5] = [
+    Machine {
+        name: "0.01 % apart",
+        within: 0.0001,
+        ..STILL
+    },
+    Machine {
+        name: "0.5 % apart",
+        within: 0.005,
+        ..STILL
+    },
+    Machine {
+        name: "0.5 %, days 1 %",
+        within: 0.005,
+        days: 0.01,
+        ..STILL
+    },
+    Machine {
+        name: "drift 0.1 % a session",
+        within: 0.003,
+        days: 0.005,
+        drift: 0.001,
+        ..STILL
+    },
+    Machine {
+        name: "heavy tails",
+        within: 0.003,
+        days: 0.005,
+        heavy: true,
+        ..STILL
+    },
+];
+
 /// When the sides were measured: for each session the hour, and whether it is of the new side.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrangement {
@@ -113,6 +147,8 @@ pub(crate) struct Arrangement {
     /// The hour of session `index` of a side.
     hour: fn(index: usize, is_new: bool) -> f64,
     pub(crate) cases: usize,
+    /// Whether costs are undisturbed, so that each case is judged by its own sessions.
+    pub(crate) undisturbed: bool,
 }
 
 fn later(is_new: bool, hours: f64) -> f64 {
@@ -131,6 +167,23 @@ impl Arrangement {
             sessions,
             hour,
             cases,
+            undisturbed: false,
+        }
+    }
+
+    const fn undisturbed(self) -> Self {
+        Arrangement {
+            undisturbed: true,
+            ..self
+        }
+    }
+
+    /// The machines on which it is simulated.
+    pub(crate) fn machines(&self) -> &'static [Machine] {
+        if self.undisturbed {
+            &AT_REST
+        } else {
+            &MACHINES
         }
     }
 }
@@ -146,7 +199,7 @@ fn in_turn(index: usize, is_new: bool, hours: f64) -> f64 {
 }
 
 /// The arrangements that are simulated.
-pub(crate) const ARRANGEMENTS: [Arrangement; 9] = [
+pub(crate) const ARRANGEMENTS: [Arrangement; 11] = [
     Arrangement::new("1 a side, minutes apart, 8 cases", 1, 8, |i, new| {
         one_side_then(i, new, 0.1)
     }),
@@ -177,6 +230,20 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 9] = [
     Arrangement::new("4 a side in turn, a pair a day, 1 case", 4, 1, |i, new| {
         in_turn(i, new, 24.0)
     }),
+    Arrangement::new(
+        "undisturbed, 1 a side, minutes apart, 25 cases",
+        1,
+        25,
+        |i, new| one_side_then(i, new, 0.1),
+    )
+    .undisturbed(),
+    Arrangement::new(
+        "undisturbed, 1 a side, days apart, 25 cases",
+        1,
+        25,
+        |i, new| one_side_then(i, new, 48.0),
+    )
+    .undisturbed(),
 ];
 
 /// The sessions that a machine has kept: days, and sessions on each.
@@ -267,7 +334,15 @@ pub(crate) fn compared(
             })
         });
         kept.extend(own);
-        let spreads = SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED);
+        let spreads = |case: usize| {
+            if !arrangement.undisturbed {
+                return SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED);
+            }
+            let pooled = SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED_UNDISTURBED);
+            // Each case has a list of the history and one of each side.
+            let own = kept.iter().skip(case).step_by(arrangement.cases);
+            SessionSpreads::of_undisturbed(&own.collect::<Vec<_>>(), &pooled)
+        };
         let sentinel = |side: &[(f64, SimulatedSession)]| {
             median(&side.iter().map(|one| one.1.sentinel).collect::<Vec<_>>()).unwrap_or(1.0)
         };
@@ -283,7 +358,7 @@ pub(crate) fn compared(
                 });
                 Sides {
                     machine: if moved.abs() > MOVED { moved } else { 0.0 },
-                    spreads,
+                    spreads: spreads(case),
                     ..Sides::of(old, new)
                 }
             })

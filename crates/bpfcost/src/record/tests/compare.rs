@@ -179,7 +179,10 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
             began_s: f64::from(day) * 86_400.0,
             value: 50.0 + 0.1 * f64::from(day % 4),
         };
-        vec![(0..30).map(level).collect::<Vec<_>>()]
+        vec![CaseLevels {
+            case: "a".to_owned(),
+            levels: (0..30).map(level).collect(),
+        }]
     };
     let asked = GateOptions {
         threshold: Some(0.02),

@@ -185,7 +185,12 @@ fn how_far_sessions_differ_is_stated_once_and_read_from_before() {
         began_s: 60.0 * f64::from(session),
         value: 50.0 + 0.1 * f64::from(session),
     };
-    record.state_spreads(|_| vec![(0..9).map(level).collect()]);
+    record.state_spreads(|_| {
+        vec![crate::record::CaseLevels {
+            case: "a".to_owned(),
+            levels: (0..9).map(level).collect(),
+        }]
+    });
     let within = record.spread.within_sitting().expect("it is known");
     let mut value = serde_json::to_value(&record).unwrap();
     let spread = value["spread"].as_object_mut().unwrap();

@@ -171,9 +171,9 @@ fn sessions_are_kept_in_both_readings() {
     let mixed = record(&[0, 2, 3]);
     history.keep(&mixed).unwrap();
     let levels = |reading| {
-        let levels = history.levels(&mixed, reading).unwrap().concat();
-        levels
-            .into_iter()
+        let lists = history.levels(&mixed, reading).unwrap().into_iter();
+        lists
+            .flat_map(|list| list.levels)
             .map(|level| level.value)
             .collect::<Vec<f64>>()
     };
@@ -271,4 +271,44 @@ fn sessions_are_compared_in_one_reading() {
             .iter()
             .all(|warning| warning.code != "as-found")
     );
+}
+
+/// Costs of one case are crisp, those of another differ by a percent from session to session; each is widened by its own.
+#[test]
+fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
+    let later = |minute: usize| Record {
+        started: format!("2026-01-01T00:{minute:02}:00Z"),
+        ..record(&[0, 1, 2, 3])
+    };
+    let levels = |case: &str, step: f64| CaseLevels {
+        case: case.to_owned(),
+        levels: (10..20)
+            .map(|minute| bpfcost_stats::session_spread::Level {
+                began_s: 1_767_225_600.0 + 60.0 * f64::from(minute),
+                value: 50.0 * (1.0 + step * f64::from(minute % 3)),
+            })
+            .collect(),
+    };
+    let width = |reading_kept: Reading, lists: Vec<CaseLevels>| {
+        let kept = |_: &Record, reading| {
+            let lists = lists.iter().filter(|_| reading == reading_kept);
+            lists.cloned().collect()
+        };
+        let changes = compare(&[later(1)], &[later(2)], GateOptions::default(), kept).unwrap();
+        let width = |name: &str| {
+            let change = changes.cases.iter().find(|change| change.case == name);
+            let [low, high] = change.and_then(|change| change.relative_ci95).unwrap();
+            high - low
+        };
+        [width("hit"), width("miss")]
+    };
+    let crisp_and_not = vec![levels("hit", 0.0), levels("miss", 0.01)];
+    let [hit, miss] = width(Reading::Undisturbed, crisp_and_not.clone());
+    assert!(hit < 0.012 && miss > 0.03, "{hit} and {miss}");
+    // 1 % is assumed without sessions of the same reading; of costs as found it would be 3 %.
+    for lists in [vec![], crisp_and_not] {
+        let [hit, miss] = width(Reading::AsFound, lists);
+        assert!(hit > 0.05 && hit < 0.062, "{hit}");
+        assert!((hit / miss - 1.0).abs() < 0.02, "{hit} and {miss}");
+    }
 }
