@@ -14,6 +14,8 @@
 //! machine too. A neighbour that slows all slices of a batch by the same share is not noticed. METHODOLOGY.md has the
 //! method, and docs/evidence/undisturbed.md how well it holds.
 
+use std::fmt;
+
 use crate::estimate::Estimate;
 use crate::sample::{Sample, median};
 
@@ -62,6 +64,30 @@ pub struct Undisturbed {
     pub blind: f64,
 }
 
+/// Why the undisturbed state of a case is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// No batch was cut into enough slices.
+    NotCut,
+    /// Slices get cheaper or dearer along the batch, so that they do different work.
+    Trend,
+    /// Slices scatter in every batch: they do different work, or all were disturbed.
+    Scatter,
+    /// Fewer than [`MIN_EPOCHS`] epochs show it.
+    FewEpochs,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unknown::NotCut => "its batches are not cut into slices",
+            Unknown::Trend => "operations cost more or less along the batch",
+            Unknown::Scatter => "its slices differ too much",
+            Unknown::FewEpochs => "seen in too few epochs",
+        })
+    }
+}
+
 impl Undisturbed {
     /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose lower end is lowered by `blind`.
     /// `None` below 6 epochs.
@@ -86,12 +112,7 @@ struct Fastest {
 }
 
 /// The undisturbed state, from the slices of batches by epoch: `epochs[e][b]` has those of a batch in the order of time.
-/// `None` where it is not known.
-#[must_use]
-pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Option<Undisturbed> {
-    if !are_alike(epochs) {
-        return None;
-    }
+pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Result<Undisturbed, Unknown> {
     let of_epoch = |batches: &Vec<B>| -> Vec<Fastest> {
         let fastest = batches.iter().map(|batch| fastest(batch.as_ref()));
         fastest.flatten().collect()
@@ -99,9 +120,13 @@ pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Option<Undisturbed> {
     let fastest: Vec<Vec<Fastest>> = epochs.iter().map(of_epoch).collect();
     let all: Vec<Fastest> = fastest.concat();
     let scatters: Vec<f64> = all.iter().map(|one| one.scatter).collect();
-    let usual = Sample::new(&scatters)?.quantile(LEAST_SCATTERED);
+    let scatters = Sample::new(&scatters).ok_or(Unknown::NotCut)?;
+    if !are_alike(epochs) {
+        return Err(Unknown::Trend);
+    }
+    let usual = scatters.quantile(LEAST_SCATTERED);
     if usual > MOST_USUAL {
-        return None;
+        return Err(Unknown::Scatter);
     }
     let most = (MOST_SCATTER * usual).max(MIN_SCATTER);
     let reached = |one: &&Fastest| one.scatter <= most;
@@ -115,7 +140,10 @@ pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Option<Undisturbed> {
     };
     let values: Vec<f64> = fastest.iter().map(value).collect();
     let known = values.iter().filter(|value| value.is_finite()).count();
-    (known >= MIN_EPOCHS).then(|| Undisturbed {
+    if known < MIN_EPOCHS {
+        return Err(Unknown::FewEpochs);
+    }
+    Ok(Undisturbed {
         share: all.iter().filter(reached).map(|one| one.share).sum::<f64>() / all.len() as f64,
         blind: most,
         values,
@@ -252,21 +280,24 @@ mod tests {
                 batch(beside_a_neighbour)
             }
         };
-        assert_eq!(undisturbed(&epochs(20, few)), None);
+        assert_eq!(undisturbed(&epochs(20, few)), Err(Unknown::FewEpochs));
     }
 
     #[test]
     fn a_machine_that_never_rests_is_not_undisturbed() {
         assert_eq!(
             undisturbed(&epochs(20, |_| batch(beside_a_neighbour))),
-            None
+            Err(Unknown::Scatter)
         );
     }
 
     #[test]
     fn work_that_differs_along_the_batch_is_not_known() {
         let colder = |slice: usize| 1.1 - 0.1 * slice as f64 / 250.0;
-        assert_eq!(undisturbed(&epochs(20, |_| batch(colder))), None);
+        assert_eq!(
+            undisturbed(&epochs(20, |_| batch(colder))),
+            Err(Unknown::Trend)
+        );
     }
 
     /// A program that is a sixth faster in some batches: they show its other state, not another work.
@@ -288,7 +319,7 @@ mod tests {
     #[test]
     fn odd_input_is_no_panic() {
         let none: [Vec<Vec<f64>>; 0] = [];
-        assert_eq!(undisturbed(&none), None);
+        assert_eq!(undisturbed(&none), Err(Unknown::NotCut));
         for batch in [
             vec![],
             vec![1.0; 5],
@@ -296,9 +327,9 @@ mod tests {
             vec![0.0; 300],
             vec![-1.0; 300],
         ] {
-            assert_eq!(undisturbed(&vec![vec![batch; 3]; 20]), None);
+            assert!(undisturbed(&vec![vec![batch; 3]; 20]).is_err());
         }
         let infinite = vec![f64::INFINITY; 300];
-        assert_eq!(undisturbed(&vec![vec![infinite]; 20]), None);
+        assert!(undisturbed(&vec![vec![infinite]; 20]).is_err());
     }
 }

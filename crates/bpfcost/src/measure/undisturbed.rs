@@ -3,7 +3,7 @@
 use bpfcost_stats::{
     hodges_lehmann,
     sample::{epoch_medians, median},
-    undisturbed::{Undisturbed, undisturbed},
+    undisturbed::{Undisturbed, Unknown, undisturbed},
 };
 
 use super::{CaseData, Measurements, Plan};
@@ -14,17 +14,17 @@ use crate::experiment::Slices;
 const AT_REST: f64 = 1.05;
 
 impl CaseData {
-    /// The undisturbed values; `None` if they are not known.
-    pub fn undisturbed(&self) -> Option<Undisturbed> {
+    /// The undisturbed values, or why they are not known.
+    pub fn undisturbed(&self) -> Result<Undisturbed, Unknown> {
         self.undisturbed_of(&self.slices)
     }
 
     /// The same of a further value.
-    pub fn undisturbed_secondary(&self, name: &str) -> Option<Undisturbed> {
-        self.undisturbed_of(self.secondary_slices.get(name)?)
+    pub fn undisturbed_secondary(&self, name: &str) -> Result<Undisturbed, Unknown> {
+        self.undisturbed_of(self.secondary_slices.get(name).ok_or(Unknown::NotCut)?)
     }
 
-    fn undisturbed_of(&self, slices: &[Vec<Slices>]) -> Option<Undisturbed> {
+    fn undisturbed_of(&self, slices: &[Vec<Slices>]) -> Result<Undisturbed, Unknown> {
         let none = Vec::new();
         let batches = |epoch: usize| values(slices.get(epoch).unwrap_or(&none));
         undisturbed(&(0..self.samples.len()).map(batches).collect::<Vec<_>>())
@@ -33,7 +33,7 @@ impl CaseData {
     /// The epoch values that lead: undisturbed, or medians if those are not known. `at_rest` is whether the machine
     /// [came to rest](Measurements::came_to_rest).
     pub fn leading(&self, at_rest: bool) -> Vec<f64> {
-        let known = self.undisturbed().filter(|_| at_rest);
+        let known = self.undisturbed().ok().filter(|_| at_rest);
         known.map_or_else(|| epoch_medians(&self.samples), |known| known.values)
     }
 }
@@ -43,7 +43,7 @@ impl Measurements {
     /// frequency. `None` without an anchor, in too few batches, or if it was disturbed throughout.
     pub fn anchor_undisturbed(&self) -> Option<f64> {
         let batches = values(&self.anchor).into_iter().map(|batch| vec![batch]);
-        let known = undisturbed(&batches.collect::<Vec<_>>())?;
+        let known = undisturbed(&batches.collect::<Vec<_>>()).ok()?;
         Some(hodges_lehmann(&known.values)? / median(&self.sentinel.concat())?)
     }
 

@@ -13,7 +13,7 @@
 //!
 //! All of it is taken epoch by epoch and estimated as every other value.
 
-use bpfcost_stats::{Estimate, hodges_lehmann, sample::median};
+use bpfcost_stats::{Estimate, hodges_lehmann, sample::median, undisturbed::Unknown};
 
 use super::{CaseRecord, Net, Record};
 use crate::{experiment::Role, measure::CaseData};
@@ -54,9 +54,9 @@ pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
 }
 
 /// The same, undisturbed: the case itself cost `once`.
-pub(super) fn second_reset_undisturbed(data: &CaseData, once: &[f64]) -> Option<Vec<f64>> {
+pub(super) fn second_reset_undisturbed(data: &CaseData, once: &[f64]) -> Result<Vec<f64>, Unknown> {
     let twice = data.undisturbed_secondary(RESET_TWICE)?;
-    Some(minus(&twice.values, once))
+    Ok(minus(&twice.values, once))
 }
 
 /// The bracket, and one number where its ends agree.

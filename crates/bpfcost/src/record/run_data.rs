@@ -6,7 +6,7 @@ use bpfcost_stats::{
     modes,
     sample::{epoch_medians, median},
     spread as spreads,
-    undisturbed::{MIN_EPOCHS, Undisturbed},
+    undisturbed::{MIN_EPOCHS, Undisturbed, Unknown},
 };
 
 use super::{
@@ -28,8 +28,8 @@ pub(super) struct RunData {
     cases: Vec<CaseData>,
     /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
     medians: Vec<Vec<f64>>,
-    /// The undisturbed values of each case, if they are known.
-    undisturbed: Vec<Option<UndisturbedCase>>,
+    /// The undisturbed values of each case, or why they are not known.
+    undisturbed: Vec<Result<UndisturbedCase, String>>,
 }
 
 impl RunData {
@@ -83,7 +83,7 @@ impl RunData {
         let undisturbed = if measured.came_to_rest(plan) {
             undisturbed(plan, &cases)
         } else {
-            vec![None; cases.len()]
+            vec![Err("the machine never came to rest".to_owned()); cases.len()]
         };
         let data = RunData {
             cases,
@@ -107,7 +107,8 @@ impl RunData {
             (None, true) => Status::Ok,
         };
         let ok = status == Status::Ok;
-        let known = self.undisturbed[index].as_ref().map(|case| &case.known);
+        let known = self.undisturbed[index].as_ref().ok();
+        let known = known.map(|case| &case.known);
         let leading = match known {
             Some(_) => Reading::Undisturbed,
             None => Reading::AsFound,
@@ -135,6 +136,11 @@ impl RunData {
                 (true, true) => exact::raw(data, &self.medians[index]),
             },
             net: net(leading),
+            not_undisturbed: self.undisturbed[index]
+                .as_ref()
+                .err()
+                .filter(|_| ok && !data.slices.is_empty())
+                .cloned(),
             undisturbed: known.filter(|_| ok).and_then(|known| {
                 let medians = &self.medians[index];
                 let value = |value: &f64| value.is_finite().then_some(*value);
@@ -153,7 +159,7 @@ impl RunData {
     fn values(&self, index: usize, reading: Reading) -> Option<&[f64]> {
         match reading {
             Reading::AsFound => self.medians.get(index).map(Vec::as_slice),
-            Reading::Undisturbed => Some(&self.undisturbed.get(index)?.as_ref()?.known.values),
+            Reading::Undisturbed => Some(&self.undisturbed.get(index)?.as_ref().ok()?.known.values),
         }
     }
 
@@ -168,7 +174,7 @@ impl RunData {
         };
         let second_reset = match reading {
             Reading::AsFound => second_reset(&self.cases[index]),
-            Reading::Undisturbed => self.undisturbed[index].as_ref()?.second_reset.clone(),
+            Reading::Undisturbed => self.undisturbed[index].as_ref().ok()?.second_reset.clone(),
         };
         net(&NetInputs {
             raw: self.values(index, reading)?,
@@ -364,17 +370,20 @@ struct UndisturbedCase {
 
 /// The undisturbed values of each case. A case whose net has a part that is not known undisturbed is not either, so that
 /// raw and net are one reading.
-fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Option<UndisturbedCase>> {
-    let alone: Vec<Option<Undisturbed>> = cases.iter().map(CaseData::undisturbed).collect();
+fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Result<UndisturbedCase, String>> {
+    let alone: Vec<Result<Undisturbed, Unknown>> =
+        cases.iter().map(CaseData::undisturbed).collect();
     let floor_of = |index: usize| {
         let name = plan.cases[index].floor.as_deref()?;
         let floor = plan.cases.iter().position(|case| case.name == name)?;
         cases[floor].live().then_some(floor)
     };
     let of_case = |index: usize| {
-        let known = alone[index].clone()?;
+        let of_itself = |unknown: Unknown| unknown.to_string();
+        let known = alone[index].clone().map_err(of_itself)?;
         let second_reset = if cases[index].secondary.contains_key(RESET_TWICE) {
-            Some(second_reset_undisturbed(&cases[index], &known.values)?)
+            let added = second_reset_undisturbed(&cases[index], &known.values);
+            Some(added.map_err(|unknown| format!("with the reset twice, {unknown}"))?)
         } else {
             None
         };
@@ -382,12 +391,16 @@ fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Option<UndisturbedCase>> 
         parts.push(&known.values);
         let mut floor = floor_of(index);
         while let Some(at) = floor.filter(|_| parts.len() <= cases.len() + 1) {
-            parts.push(&alone[at].as_ref()?.values);
+            let of_floor = |unknown: &Unknown| format!("of {}, {unknown}", plan.cases[at].name);
+            parts.push(&alone[at].as_ref().map_err(of_floor)?.values);
             floor = floor_of(at);
         }
         let is_whole = |epoch: &usize| parts.iter().all(|part| part[*epoch].is_finite());
         let whole = (0..known.values.len()).filter(is_whole).count();
-        (whole >= MIN_EPOCHS).then_some(UndisturbedCase {
+        if whole < MIN_EPOCHS {
+            return Err("seen in too few epochs together with its floors".to_owned());
+        }
+        Ok(UndisturbedCase {
             known,
             second_reset,
         })

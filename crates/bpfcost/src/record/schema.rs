@@ -187,6 +187,9 @@ pub struct CaseRecord {
     pub raw: Option<Raw>,
     /// What is left for the thing measured; null without a floor.
     pub net: Option<Net>,
+    /// Why they are not undisturbed, although batches were cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_undisturbed: Option<String>,
     /// If `raw` and `net` are undisturbed: how that is known, and both as found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed: Option<UndisturbedRecord>,

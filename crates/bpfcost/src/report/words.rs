@@ -137,8 +137,12 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
         format!("depends on state: trials range from {low} to {high}")
     });
-    let disturbed = (record.has_undisturbed() && case.undisturbed.is_none())
-        .then(|| "not known undisturbed".to_owned());
+    let disturbed = (record.has_undisturbed() && case.undisturbed.is_none()).then(|| {
+        match &case.not_undisturbed {
+            Some(why) => format!("not known undisturbed: {why}"),
+            None => "not known undisturbed".to_owned(),
+        }
+    });
     let few = (raw.ci95.is_none() && !counted).then(|| {
         let epochs = number::plural(raw.epochs, "epoch");
         format!("{epochs}: too few for an interval")

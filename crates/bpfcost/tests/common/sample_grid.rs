@@ -253,6 +253,7 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
         secondary_slices: BTreeMap::new(),
         raw: None,
         net: None,
+        not_undisturbed: None,
         undisturbed: None,
     };
     measured(&mut case, cost, 0.0);

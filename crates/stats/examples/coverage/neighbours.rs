@@ -255,7 +255,7 @@ pub(crate) fn reading(
                 slices[case].push(batches);
             }
         }
-        let [first, second] = slices.map(|epochs| undisturbed(&epochs));
+        let [first, second] = slices.map(|epochs| undisturbed(&epochs).ok());
         let truth = 1.0 + neighbours.drift / 2.0;
         reading.percentile_bias +=
             100.0 * (hodges_lehmann(&percentile).unwrap_or(f64::NAN) - truth) / runs as f64;

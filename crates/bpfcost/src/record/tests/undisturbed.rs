@@ -312,3 +312,33 @@ fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
         assert!((hit / miss - 1.0).abs() < 0.02, "{hit} and {miss}");
     }
 }
+
+#[test]
+fn why_a_cost_is_not_known_undisturbed_is_said() {
+    let why = |cut: &[usize], name: &str| {
+        let record = record(cut);
+        let case = record.case(name).unwrap();
+        assert!(case.undisturbed.is_none() || case.not_undisturbed.is_none());
+        case.not_undisturbed.clone()
+    };
+    assert_eq!(why(&[0, 1, 2, 3], "hit"), None);
+    // Not even cut: nothing to explain.
+    assert_eq!(why(&[2, 3], "hit"), None);
+    let floor = why(&[0, 1, 3], "hit").unwrap();
+    assert_eq!(floor, "of floor/reset, its batches are not cut into slices");
+    let mut colder = run(&[0, 1, 2, 3], || anchor(26.0));
+    for event in &mut colder {
+        if let Event::Trial { case: 1, trial, .. } = event {
+            let values: Vec<f64> = trial.slices.values().collect();
+            let warm = |(slice, value): (usize, &f64)| value * (1.2 - 0.2 * slice as f64 / 250.0);
+            trial.slices = Slices::new(&values.iter().enumerate().map(warm).collect::<Vec<_>>());
+        }
+    }
+    let record = built(&plan(), &colder, Machine::default());
+    let miss = record.case("miss").unwrap();
+    assert_eq!(
+        miss.not_undisturbed.as_deref(),
+        Some("operations cost more or less along the batch")
+    );
+    assert!(record.case("hit").unwrap().undisturbed.is_some());
+}
