@@ -9,6 +9,9 @@
 //! of sessions or sittings, not of cases: its degrees of freedom, by which Student's distribution widens the
 //! intervals. Below [`FEWEST_FREEDOM`] the estimate says too little, and an assumption takes its place unless
 //! what was seen is larger.
+//!
+//! That is so of costs as found. Undisturbed costs of a case have a spread of their own
+//! ([`SessionSpreads::of_undisturbed`]).
 
 use crate::normal;
 use crate::sample::Sample;
@@ -84,31 +87,56 @@ impl SessionSpreads {
         },
     };
 
-    /// The spreads of a case's undisturbed cost: as its own past sessions show, which are a list for each series. Where those
-    /// are too few, as those of all cases do (`pooled`). Neighbours strike all cases, but undisturbed costs scatter each in
-    /// its own way, from hundredths of a percent to percents.
+    /// The spreads of a case's undisturbed cost, as its own past sessions show, which are a list for each series.
+    /// Neighbours strike all cases, but undisturbed costs scatter each in its own way, from hundredths of a percent to
+    /// percents. Where its own sessions are too few, those of all cases tell (`pooled`), or an assumption; but it is at least
+    /// what was seen.
     #[must_use]
     pub fn of_undisturbed<C: AsRef<[Level]>>(own: &[C], pooled: &Self) -> Self {
-        let own = Self::shown_by(own, pooled, FAR_OF_ONE);
-        let known = |own: SessionSpread, pooled: SessionSpread| match own.freedom {
-            Some(FEWEST_FREEDOM_OF_ONE..) => SessionSpread {
-                share: own.share.max(LEAST_UNDISTURBED),
-                ..own
-            },
-            _ => pooled,
+        let own = Self::shown_by(own, &Self::NONE, FAR_OF_ONE);
+        let is_known = |spread: SessionSpread| spread.freedom >= Some(FEWEST_FREEDOM_OF_ONE);
+        let known = |own: SessionSpread, pooled: SessionSpread, assumed: SessionSpread| {
+            let (spread, least) = if is_known(own) {
+                (own, LEAST_UNDISTURBED)
+            } else if is_known(pooled) {
+                (pooled, own.share.max(LEAST_UNDISTURBED))
+            } else {
+                (pooled, own.share.max(assumed.share))
+            };
+            SessionSpread {
+                share: spread.share.max(least),
+                ..spread
+            }
         };
-        Self {
-            within: known(own.within, pooled.within),
-            between: known(own.between, pooled.between),
-        }
-        .ordered()
+        let assumed = Self::ASSUMED_UNDISTURBED;
+        let between = known(own.between, pooled.between, assumed.between);
+        let within = known(own.within, pooled.within, assumed.within);
+        // Sittings of one session each: what differs between them includes what differs within.
+        let includes = is_known(own.between) && !is_known(own.within);
+        let within = if includes && within.share > between.share {
+            between
+        } else {
+            within
+        };
+        Self { within, between }.ordered()
     }
+
+    const NONE: Self = Self {
+        within: SessionSpread {
+            share: 0.0,
+            freedom: None,
+        },
+        between: SessionSpread {
+            share: 0.0,
+            freedom: None,
+        },
+    };
 
     /// The spreads that past sessions show: a list a case of what it cost in each. What they can't tell is
     /// assumed, at least as large as the little that was seen.
     #[must_use]
     pub fn learnt<C: AsRef<[Level]>>(cases: &[C], assumed: &Self) -> Self {
-        Self::shown_by(cases, assumed, FAR)
+        Self::shown_by(cases, assumed, FAR).ordered()
     }
 
     fn shown_by<C: AsRef<[Level]>>(cases: &[C], assumed: &Self, far: [f64; 2]) -> Self {
@@ -141,7 +169,7 @@ impl SessionSpreads {
         }
         let within = spread(&within, far, sessions, assumed.within);
         let between = spread(&between, far, separate, assumed.between);
-        Self { within, between }.ordered()
+        Self { within, between }
     }
 
     /// Sessions of different sittings can't differ less than those of one: sittings that happened to agree say no

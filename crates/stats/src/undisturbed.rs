@@ -189,10 +189,10 @@ fn surroundings(batch: &[f64], slice: usize) -> Option<f64> {
 /// Whether the low slices of both halves of a typical batch cost the same, within [`MOST_TREND`]. Batch by batch, because a
 /// program may cost less in some batches than in others.
 fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
+    let low = |half: &[f64]| Some(Sample::new(half)?.quantile(LOWEST).max(f64::MIN_POSITIVE));
     let trend = |batch: &B| {
         let (first, second) = batch.as_ref().split_at(batch.as_ref().len() / 2);
-        let [first, second] = [first, second].map(|half| Some(Sample::new(half)?.quantile(LOWEST)));
-        Some((first? / second?).ln())
+        Some((low(first)? / low(second)?).ln())
     };
     let trends: Vec<f64> = epochs.iter().flatten().filter_map(trend).collect();
     median(&trends).is_some_and(|trend| trend.abs() <= MOST_TREND)

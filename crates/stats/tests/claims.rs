@@ -286,6 +286,28 @@ fn session_spreads_come_out_again() {
         assert_eq!(one.within.share, expected, "{sessions} sessions");
         assert_eq!(one.between, found.between, "they say nothing of days");
     }
+    // Sessions of twelve days, one each, say also how far those of a sitting differ, at most.
+    let days = (0..12).map(|day| Level {
+        began_s: f64::from(day) * DAY,
+        value: 50.0 + 0.01 * f64::from(day % 2),
+    });
+    let one = SessionSpreads::of_undisturbed(&[days.collect::<Vec<_>>()], &found);
+    assert_eq!((one.within.share, one.between.share), (0.001, 0.001));
+    // Few sessions can't narrow what is known of all cases, nor what is assumed; but they can widen it.
+    for (pooled, least) in [(found, 0.02), (SessionSpreads::ASSUMED_UNDISTURBED, 0.01)] {
+        for (step, expected) in [(0.01, least), (10.0, 0.06)] {
+            let few = [0.0, step, 0.0, step].map(|more| Level {
+                began_s: 0.0,
+                value: 50.0 + more,
+            });
+            let one = SessionSpreads::of_undisturbed(&[few], &pooled);
+            assert!(
+                one.within.share >= 0.97 * expected,
+                "{pooled:?}, {step}: {one:?}"
+            );
+            assert_eq!(one.within.freedom, pooled.within.freedom);
+        }
+    }
     // Of one case in one sitting of two little is known: what is assumed stays, unless more was seen.
     let two = |value: f64| {
         [[50.0, value].map(|value| Level {

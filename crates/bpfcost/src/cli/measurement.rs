@@ -181,18 +181,19 @@ pub(super) fn finish(
         .map(|one| (one.record, one.trouble))
         .unzip();
     let shown = if records.is_empty() {
-        Ok(Exit::Done)
+        Ok(())
     } else {
-        show(options, load, &records).and_then(|()| match baseline {
-            Some(baseline) => baseline.compare(&records, options.format),
-            None => Ok(Exit::Done),
-        })
+        show(options, load, &records)
+    };
+    let compared = match baseline.filter(|_| shown.is_ok() && !records.is_empty()) {
+        Some(baseline) => baseline.compare(&records, options.format),
+        None => Ok(Exit::Done),
     };
     if probed {
         note_leftovers();
     }
     notes.iter().for_each(|line| note!("{line}"));
-    exit = exit.max(shown?);
+    shown?;
     if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }
@@ -217,7 +218,14 @@ pub(super) fn finish(
     if records.iter().any(invalid) {
         exit = exit.max(Exit::Invalid);
     }
-    Ok(exit)
+    match compared {
+        Ok(gate) => Ok(exit.max(gate)),
+        Err(error) if exit == Exit::Done => Err(error),
+        Err(error) => {
+            note!("the result is not compared with the baseline: {error:#}");
+            Ok(exit)
+        }
+    }
 }
 
 /// Reports whether anything is left of the probes.

@@ -66,6 +66,26 @@ pub struct GateOptions {
     pub must_see: Option<f64>,
 }
 
+impl GateOptions {
+    /// The threshold, given whether instructions are counted, and the margin of workloads. It must let less pass than what
+    /// must be seen.
+    pub(super) fn settle(self, counts: bool, margin: Option<f64>) -> Result<f64, CompareError> {
+        let default = match (counts, margin) {
+            (true, _) => 0.0,
+            (false, Some(margin)) => margin,
+            (false, None) => DEFAULT_THRESHOLD,
+        };
+        let threshold = self.threshold.unwrap_or(default);
+        if !(threshold.is_finite() && threshold >= 0.0) {
+            return Err(CompareError::Threshold(threshold));
+        }
+        match self.must_see.filter(|share| *share <= threshold) {
+            Some(must_see) => Err(CompareError::MustSee(must_see, threshold)),
+            None => Ok(threshold),
+        }
+    }
+}
+
 /// Compares the records of two sides, several a side being sessions of the same.
 ///
 /// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %). The default is 2 %; 0
@@ -79,29 +99,12 @@ pub fn compare(
     asked: GateOptions,
     kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
 ) -> Result<Changes, CompareError> {
-    let GateOptions {
-        threshold,
-        must_see,
-    } = asked;
     let records = || old.iter().chain(new);
-    let threshold = threshold.unwrap_or_else(|| {
-        if records().all(|record| record.unit.is_counted()) {
-            0.0
-        } else if records().all(|record| record.layout.workload().is_some()) {
-            records()
-                .map(|record| record.asked.margin)
-                .fold(0.0, f64::max)
-        } else {
-            DEFAULT_THRESHOLD
-        }
-    });
-    if !(threshold.is_finite() && threshold >= 0.0) {
-        return Err(CompareError::Threshold(threshold));
-    }
-    // A gate that lets that much pass can't see less.
-    if let Some(must_see) = must_see.filter(|share| *share <= threshold) {
-        return Err(CompareError::MustSee(must_see, threshold));
-    }
+    let counts = records().all(|record| record.unit.is_counted());
+    let of_workloads = records().all(|record| record.layout.workload().is_some());
+    let margins = records().map(|record| record.asked.margin);
+    let threshold = asked.settle(counts, of_workloads.then(|| margins.fold(0.0, f64::max)))?;
+    let must_see = asked.must_see;
     let one_reading = in_one_reading([old, new]);
     let (old, new) = one_reading.as_ref().map_or((old, new), |([old, new], _)| {
         (old.as_slice(), new.as_slice())
@@ -396,7 +399,11 @@ impl RecordGroup<'_> {
                 StatsBasis::Widened(spread) => Some(*spread),
                 StatsBasis::Turns { .. } => None,
             })
-            .max_by(|a, b| a.share.total_cmp(&b.share));
+            // That something is assumed is what people must know first.
+            .max_by(|a, b| {
+                let assumed = a.freedom.is_none().cmp(&b.freedom.is_none());
+                assumed.then(a.share.total_cmp(&b.share))
+            });
         let Some(SessionSpread { share, freedom }) = widest else {
             return Vec::new();
         };
@@ -419,8 +426,8 @@ impl RecordGroup<'_> {
             None => Warning::new(
                 "session-spread-unknown",
                 format!(
-                    "{what}: too few sessions of this machine are known to estimate their spread; {percent:.0} % is \
-                     assumed{}. Measure {in_turn}; or run more sessions: each run on this machine counts{}",
+                    "{what}: too few sessions of this machine are known to estimate their spread; up to {percent:.0} % \
+                     is assumed{}. Measure {in_turn}; or run more sessions: each run on this machine counts{}",
                     match self.are_of_a_workload() {
                         true => ", more for a probe that adds more than 5 %",
                         false => "",

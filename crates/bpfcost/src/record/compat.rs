@@ -3,7 +3,7 @@
 use bpfcost_stats::sample::median;
 use thiserror::Error;
 
-use super::{Machine, Record, sides::named};
+use super::{GateOptions, Machine, Record, sides::named};
 use crate::{
     measure::{Plan, Warning},
     workload::Headline,
@@ -64,31 +64,43 @@ pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
 }
 
-/// Whether a record of this plan could be compared with these, as far as that is known before.
-pub fn comparable(records: &[Record], plan: &Plan) -> Result<(), CompareError> {
-    let same = |record: &&Record| {
-        let named = (&record.experiment, &record.target) == (&plan.experiment, &plan.target);
-        named
-            && plan
-                .cases
-                .iter()
-                .any(|case| record.case(&case.name).is_some())
+/// Whether a record of this plan could be compared with these, as far as that is known before it is measured.
+pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result<(), CompareError> {
+    let same =
+        |record: &&Record| record.experiment == plan.experiment && record.target == plan.target;
+    let shares = |record: &Record| {
+        let mut cases = plan.cases.iter();
+        cases.any(|case| record.case(&case.name).is_some())
     };
-    let mut shared = records.iter().filter(same).peekable();
-    if shared.peek().is_none() {
+    if !records.iter().filter(same).any(shares) {
         let planned = format!("{} on {}", plan.experiment, plan.target);
         let old: Vec<&Record> = records.iter().collect();
         return Err(CompareError::NothingInCommon(named(&old), planned));
     }
-    for record in shared {
+    for record in records.iter().filter(same) {
+        let what = what(record);
+        let units = (record.unit, plan.unit);
+        if units.0 != units.1 {
+            let [old, new] = [units.0, units.1].map(|unit| unit.to_string());
+            return Err(CompareError::Units(what, old, new));
+        }
         let cpus = (record.asked.cpus.len(), plan.cpus.len());
         if cpus.0 != cpus.1 {
-            return Err(CompareError::CpuCount(what(record), cpus.0, cpus.1));
+            return Err(CompareError::CpuCount(what, cpus.0, cpus.1));
         }
-        if !plan.counts() && record.asked.quick != plan.quick {
-            return Err(CompareError::Quick(what(record)));
+        if plan.counts() {
+            let names = record.cases.iter().map(|case| &case.name);
+            let alike = (record.asked.quick, record.seed) == (plan.quick, plan.seed)
+                && names.eq(plan.cases.iter().map(|case| &case.name));
+            if !alike {
+                let differs = "--quick, --seed or --case".to_owned();
+                return Err(CompareError::Exact(what, differs));
+            }
+        } else if record.asked.quick != plan.quick {
+            return Err(CompareError::Quick(what));
         }
     }
+    asked.settle(plan.counts(), plan.layout.workload().map(|_| plan.margin))?;
     Ok(())
 }
 

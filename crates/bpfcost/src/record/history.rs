@@ -67,6 +67,8 @@ struct KeptSession {
 /// What a case cost in the sessions of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseLevels {
+    /// What was measured with which programs: in other series, other things have the name of this case.
+    pub series: String,
     /// Its name.
     pub case: String,
     /// Its level in each session.
@@ -119,7 +121,11 @@ impl SessionHistory {
         }
         let named = lists.into_iter();
         Ok(named
-            .map(|((_, case), levels)| CaseLevels { case, levels })
+            .map(|((series, case), levels)| CaseLevels {
+                series,
+                case,
+                levels,
+            })
             .collect())
     }
 
@@ -235,7 +241,7 @@ fn seconds(rfc3339: &str) -> f64 {
 }
 
 /// What was measured, and with which programs: what differs there is no spread between sessions.
-fn series(record: &Record) -> String {
+pub(super) fn series(record: &Record) -> String {
     let mut hasher = DefaultHasher::new();
     // The names and descriptions of a workload's variants, and of its server: a user's own go by any name. If
     // another version hashes otherwise, a new series begins.

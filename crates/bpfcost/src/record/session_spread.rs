@@ -10,7 +10,7 @@ use bpfcost_stats::{
 
 use super::{
     Record, SessionSpreadRecord, SessionSpreadsRecord, SpreadRecord,
-    history::{CaseLevels, began_s, levels},
+    history::{CaseLevels, began_s, levels, series},
     reading::Reading,
 };
 
@@ -38,18 +38,17 @@ pub(super) fn ratio_leverage(log_ratio: f64) -> f64 {
 
 /// Ratios of each case as those of a probe that adds little.
 fn as_of_small(lists: Vec<CaseLevels>) -> Vec<CaseLevels> {
-    let scaled = |CaseLevels { case, levels }| {
-        let logs: Vec<f64> = levels
-            .iter()
-            .map(|level: &Level| level.value.ln())
-            .collect();
+    let scaled = |list: CaseLevels| {
+        let logs: Vec<f64> = list.levels.iter().map(|level| level.value.ln()).collect();
         let leverage = ratio_leverage(median(&logs).unwrap_or(0.0));
         let level = |(level, log): (Level, f64)| Level {
             value: (log / leverage).exp(),
             ..level
         };
-        let levels = levels.into_iter().zip(logs).map(level).collect();
-        CaseLevels { case, levels }
+        CaseLevels {
+            levels: list.levels.into_iter().zip(logs).map(level).collect(),
+            ..list
+        }
     };
     lists.into_iter().map(scaled).collect()
 }
@@ -152,6 +151,8 @@ pub(super) struct CaseSpreads {
     /// Over all cases.
     pooled: SessionSpreads,
     known: Vec<CaseLevels>,
+    /// Of the records that are compared.
+    series: Vec<String>,
 }
 
 impl CaseSpreads {
@@ -195,12 +196,14 @@ impl CaseSpreads {
             reading,
             pooled: stated.map_or(learnt, |stated| stated.better_known(learnt)),
             known,
+            series: records().map(|record| series(record)).collect(),
         }
     }
 
     /// Of a case.
     pub(super) fn case(&self, name: &str) -> SessionSpreads {
-        let own = self.known.iter().filter(|list| list.case == name);
+        let is_own = |list: &&CaseLevels| list.case == name && self.series.contains(&list.series);
+        let own = self.known.iter().filter(is_own);
         match self.reading {
             Reading::AsFound => self.pooled,
             Reading::Undisturbed => {
@@ -215,18 +218,20 @@ pub(crate) fn case_levels<'a>(
     sessions: impl IntoIterator<Item = &'a Record>,
     reading: Reading,
 ) -> Vec<CaseLevels> {
-    let mut lists: BTreeMap<String, Vec<Level>> = BTreeMap::new();
+    let mut lists: BTreeMap<String, CaseLevels> = BTreeMap::new();
     for record in sessions {
         for (case, value) in levels(record, reading) {
             let level = Level {
                 began_s: began_s(record),
                 value,
             };
-            lists.entry(case).or_default().push(level);
+            let list = lists.entry(case).or_insert_with_key(|case| CaseLevels {
+                series: series(record),
+                case: case.clone(),
+                levels: Vec::new(),
+            });
+            list.levels.push(level);
         }
     }
-    let named = lists.into_iter();
-    named
-        .map(|(case, levels)| CaseLevels { case, levels })
-        .collect()
+    lists.into_values().collect()
 }

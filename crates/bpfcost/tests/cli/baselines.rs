@@ -105,6 +105,10 @@ fn a_baseline_that_can_not_be_compared_is_refused_before_anything_is_measured() 
             "run ladder --quick --must-see 5%",
             ["required arguments", "--baseline <FILE>"],
         ),
+        (
+            "run ladder --quick --must-see 1% --baseline old.json",
+            ["asked to see one of 1 %", "raise --must-see"],
+        ),
     ] {
         tool.refuses(&format!("{line} --out new.json"), 2, &words);
         assert!(!tool.path("new.json").exists(), "{line}");

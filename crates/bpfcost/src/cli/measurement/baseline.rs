@@ -19,10 +19,10 @@ use crate::{
 /// What to compare the result with.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BaselineArgs {
-    /// Then compare with this record: a gate, as `bpfcost compare FILE` is
+    /// Compare the result with this record, like `bpfcost compare`: a gate
     ///
-    /// FILE is a record of the same experiment, or a folder of them. The exit code is 1 if a case costs more beyond noise,
-    /// and by more than the threshold.
+    /// FILE is a record, or a folder of records; those of the same experiments and targets count. The exit code is that of
+    /// the gate: 1 if a case costs more beyond noise and by more than the threshold, 3 if a case is invalid.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Let costs rise by up to this much from the baseline [default: as `bpfcost compare`]
@@ -52,17 +52,21 @@ impl BaselineArgs {
         let Some(path) = &self.baseline else {
             return Ok(None);
         };
-        let records = compare::load(path)?;
+        let asked = GateOptions {
+            threshold: self.threshold,
+            must_see: self.must_see,
+        };
+        let mut records = compare::load(path)?;
+        let mut planned = Vec::new();
         for plan in plans {
-            comparable(&records, plan)?;
+            comparable(&records, plan, asked)?;
+            planned.push((&plan.experiment, &plan.target));
         }
+        records.retain(|record| planned.contains(&(&record.experiment, &record.target)));
         Ok(Some(Baseline {
             path,
             records,
-            asked: GateOptions {
-                threshold: self.threshold,
-                must_see: self.must_see,
-            },
+            asked,
         }))
     }
 }

@@ -180,6 +180,7 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
             value: 50.0 + 0.1 * f64::from(day % 4),
         };
         vec![CaseLevels {
+            series: String::new(),
             case: "a".to_owned(),
             levels: (0..30).map(level).collect(),
         }]

@@ -187,6 +187,7 @@ fn how_far_sessions_differ_is_stated_once_and_read_from_before() {
     };
     record.state_spreads(|_| {
         vec![crate::record::CaseLevels {
+            series: String::new(),
             case: "a".to_owned(),
             levels: (0..9).map(level).collect(),
         }]

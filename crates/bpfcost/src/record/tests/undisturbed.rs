@@ -281,6 +281,7 @@ fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
         ..record(&[0, 1, 2, 3])
     };
     let levels = |case: &str, step: f64| CaseLevels {
+        series: history::series(&later(0)),
         case: case.to_owned(),
         levels: (10..20)
             .map(|minute| bpfcost_stats::session_spread::Level {
