@@ -41,6 +41,17 @@ pub struct SessionSpread {
     pub freedom: Option<u32>,
 }
 
+impl SessionSpread {
+    /// One that was not estimated.
+    #[must_use]
+    pub const fn assumed(share: f64) -> Self {
+        Self {
+            share,
+            freedom: None,
+        }
+    }
+}
+
 /// How far sessions differ on a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SessionSpreads {
@@ -64,27 +75,20 @@ impl SessionSpreads {
     /// was made, two sessions of a kernel cost minutes apart typically differed by 1.6 %, which is a spread of
     /// 1.7 %, and at worst by 19 %.
     pub const ASSUMED: Self = Self {
-        within: SessionSpread {
-            share: 0.03,
-            freedom: None,
-        },
-        between: SessionSpread {
-            share: 0.05,
-            freedom: None,
-        },
+        within: SessionSpread::assumed(0.03),
+        between: SessionSpread::assumed(0.05),
     };
 
     /// The same of undisturbed costs. What neighbours do is not in them, and what differs from load to load is in the
     /// interval of each session (docs/evidence/sessions.md).
     pub const ASSUMED_UNDISTURBED: Self = Self {
-        within: SessionSpread {
-            share: 0.01,
-            freedom: None,
-        },
-        between: SessionSpread {
-            share: 0.02,
-            freedom: None,
-        },
+        within: SessionSpread::assumed(0.01),
+        between: SessionSpread::assumed(0.02),
+    };
+
+    const NOTHING: Self = Self {
+        within: SessionSpread::assumed(0.0),
+        between: SessionSpread::assumed(0.0),
     };
 
     /// The spreads of a case's undisturbed cost, as its own past sessions show, which are a list for each series.
@@ -93,19 +97,15 @@ impl SessionSpreads {
     /// what was seen.
     #[must_use]
     pub fn of_undisturbed<C: AsRef<[Level]>>(own: &[C], pooled: &Self) -> Self {
-        let own = Self::shown_by(own, &Self::NONE, FAR_OF_ONE);
+        let own = Self::shown_by(own, &Self::NOTHING, FAR_OF_ONE);
         let is_known = |spread: SessionSpread| spread.freedom >= Some(FEWEST_FREEDOM_OF_ONE);
         let known = |own: SessionSpread, pooled: SessionSpread, assumed: SessionSpread| {
-            let (spread, least) = if is_known(own) {
-                (own, LEAST_UNDISTURBED)
-            } else if is_known(pooled) {
-                (pooled, own.share.max(LEAST_UNDISTURBED))
+            let spread = if is_known(own) { own } else { pooled };
+            let share = spread.share.max(own.share).max(LEAST_UNDISTURBED);
+            if is_known(spread) || share > assumed.share {
+                SessionSpread { share, ..spread }
             } else {
-                (pooled, own.share.max(assumed.share))
-            };
-            SessionSpread {
-                share: spread.share.max(least),
-                ..spread
+                assumed
             }
         };
         let assumed = Self::ASSUMED_UNDISTURBED;
@@ -120,17 +120,6 @@ impl SessionSpreads {
         };
         Self { within, between }.ordered()
     }
-
-    const NONE: Self = Self {
-        within: SessionSpread {
-            share: 0.0,
-            freedom: None,
-        },
-        between: SessionSpread {
-            share: 0.0,
-            freedom: None,
-        },
-    };
 
     /// The spreads that past sessions show: a list a case of what it cost in each. What they can't tell is
     /// assumed, at least as large as the little that was seen.

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::{GateOptions, Machine, Record, sides::named};
 use crate::{
+    experiment::Unit,
     measure::{Plan, Warning},
     workload::Headline,
 };
@@ -64,40 +65,93 @@ pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
 }
 
+/// How something was or will be measured, as far as that must be the same to compare it.
+pub(super) struct Terms<'a> {
+    unit: Unit,
+    cpus: usize,
+    quick: bool,
+    seed: u64,
+    cases: Vec<&'a str>,
+}
+
+impl<'a> Terms<'a> {
+    pub(super) fn of(record: &'a Record) -> Self {
+        Terms {
+            unit: record.unit,
+            cpus: record.asked.cpus.len(),
+            quick: record.asked.quick,
+            seed: record.seed,
+            cases: record.cases.iter().map(|case| &*case.name).collect(),
+        }
+    }
+
+    fn planned(plan: &'a Plan) -> Self {
+        Terms {
+            unit: plan.unit,
+            cpus: plan.cpus.len(),
+            quick: plan.quick,
+            seed: plan.seed,
+            cases: plan.cases.iter().map(|case| &*case.name).collect(),
+        }
+    }
+
+    /// Refuses what differs in a way that changes every cost.
+    fn agree(&self, other: &Self, what: &str) -> Result<(), CompareError> {
+        let what = what.to_owned();
+        if self.unit != other.unit {
+            let [one, other] = [self.unit, other.unit].map(|unit| unit.to_string());
+            return Err(CompareError::Units(what, one, other));
+        }
+        if self.cpus != other.cpus {
+            return Err(CompareError::CpuCount(what, self.cpus, other.cpus));
+        }
+        if !self.unit.is_counted() && self.quick != other.quick {
+            return Err(CompareError::Quick(what));
+        }
+        Ok(())
+    }
+
+    /// What was chosen otherwise for one run of counts than for another, among what a count depends on.
+    pub(super) fn chosen(&self, other: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        // The mean over 6 batches of a table's states is another than that over 8.
+        if self.quick != other.quick {
+            differences.push(format!("quick {} → {}", self.quick, other.quick));
+        }
+        if self.seed != other.seed {
+            differences.push(format!("seed {} → {}", self.seed, other.seed));
+        }
+        // What ran before leaves its traces in a table, and memcpy() takes its way by where things lie.
+        if self.cases != other.cases {
+            let (one, other) = (self.cases.len(), other.cases.len());
+            differences.push(format!("cases that ran together {one} → {other}"));
+        }
+        differences
+    }
+}
+
 /// Whether a record of this plan could be compared with these, as far as that is known before it is measured.
 pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result<(), CompareError> {
+    let planned = Terms::planned(plan);
     let same =
         |record: &&Record| record.experiment == plan.experiment && record.target == plan.target;
     let shares = |record: &Record| {
-        let mut cases = plan.cases.iter();
-        cases.any(|case| record.case(&case.name).is_some())
+        Terms::of(record)
+            .cases
+            .iter()
+            .any(|name| planned.cases.contains(name))
     };
     if !records.iter().filter(same).any(shares) {
-        let planned = format!("{} on {}", plan.experiment, plan.target);
+        let new = format!("{} on {}", plan.experiment, plan.target);
         let old: Vec<&Record> = records.iter().collect();
-        return Err(CompareError::NothingInCommon(named(&old), planned));
+        return Err(CompareError::NothingInCommon(named(&old), new));
     }
     for record in records.iter().filter(same) {
-        let what = what(record);
-        let units = (record.unit, plan.unit);
-        if units.0 != units.1 {
-            let [old, new] = [units.0, units.1].map(|unit| unit.to_string());
-            return Err(CompareError::Units(what, old, new));
-        }
-        let cpus = (record.asked.cpus.len(), plan.cpus.len());
-        if cpus.0 != cpus.1 {
-            return Err(CompareError::CpuCount(what, cpus.0, cpus.1));
-        }
-        if plan.counts() {
-            let names = record.cases.iter().map(|case| &case.name);
-            let alike = (record.asked.quick, record.seed) == (plan.quick, plan.seed)
-                && names.eq(plan.cases.iter().map(|case| &case.name));
-            if !alike {
-                let differs = "--quick, --seed or --case".to_owned();
-                return Err(CompareError::Exact(what, differs));
-            }
-        } else if record.asked.quick != plan.quick {
-            return Err(CompareError::Quick(what));
+        let (what, terms) = (what(record), Terms::of(record));
+        terms.agree(&planned, &what)?;
+        let differs = terms.chosen(&planned).join("; ");
+        if plan.counts() && !differs.is_empty() {
+            return Err(CompareError::Exact(what, differs));
         }
     }
     asked.settle(plan.counts(), plan.layout.workload().map(|_| plan.margin))?;
@@ -120,24 +174,11 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
     let mut versions = vec![first.bpfcost.as_str()];
     let mut other_cpus = false;
     for other in others {
-        if other.unit != first.unit {
-            return Err(CompareError::Units(
-                what,
-                first.unit.to_string(),
-                other.unit.to_string(),
-            ));
-        }
+        let (terms, others) = (Terms::of(first), Terms::of(other));
+        terms.agree(&others, &what)?;
         let values = (counted(first), counted(other));
         if values.0 != values.1 {
             return Err(CompareError::Workload(what, values.0, values.1));
-        }
-        let counts = (first.asked.cpus.len(), other.asked.cpus.len());
-        if counts.0 != counts.1 {
-            return Err(CompareError::CpuCount(what, counts.0, counts.1));
-        }
-        let counts = first.unit.is_counted();
-        if !counts && other.asked.quick != first.asked.quick {
-            return Err(CompareError::Quick(what));
         }
         other_cpus |= other.asked.cpus != first.asked.cpus;
         if !versions.contains(&other.bpfcost.as_str()) {
@@ -147,8 +188,8 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         let mut differences: Vec<String> = machines
             .map(|(name, one, two)| format!("{name} {one} → {two}"))
             .collect();
-        if counts {
-            differences.extend(chosen(first, other));
+        if first.unit.is_counted() {
+            differences.extend(terms.chosen(&others));
         }
         for difference in differences {
             if !differs.contains(&difference) {
@@ -237,28 +278,6 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<(f64, W
         );
         (moved, warning)
     })
-}
-
-/// What was chosen otherwise for one run of counts than for another, among what a count depends on.
-pub(super) fn chosen(one: &Record, other: &Record) -> Vec<String> {
-    let names = |record: &Record| -> Vec<String> {
-        let cases = record.cases.iter();
-        cases.map(|case| case.name.clone()).collect()
-    };
-    let mut differences = Vec::new();
-    // The mean over 6 batches of a table's states is another than that over 8.
-    if one.asked.quick != other.asked.quick {
-        differences.push(format!("quick {} → {}", one.asked.quick, other.asked.quick));
-    }
-    if one.seed != other.seed {
-        differences.push(format!("seed {} → {}", one.seed, other.seed));
-    }
-    // What ran before leaves its traces in a table, and memcpy() takes its way by where things lie.
-    if names(one) != names(other) {
-        let (one, other) = (one.cases.len(), other.cases.len());
-        differences.push(format!("cases that ran together {one} → {other}"));
-    }
-    differences
 }
 
 /// What of two machines differs, among what a cost depends on: its name, and both.

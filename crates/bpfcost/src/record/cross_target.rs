@@ -204,7 +204,7 @@ fn differences(one: &Record, other: &Record) -> Vec<String> {
     });
     let mut differs: Vec<String> = relevant.collect();
     if one.unit.is_counted() {
-        differs.extend(compat::chosen(one, other));
+        differs.extend(compat::Terms::of(one).chosen(&compat::Terms::of(other)));
     }
     differs
 }

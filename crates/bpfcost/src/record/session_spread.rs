@@ -17,14 +17,8 @@ use super::{
 /// What is assumed of the ratio of a probe to none, where too little is known, of a probe that adds up to
 /// [`SMALL_ADDITION`]. A server's level moves with the machine, and this ratio less (docs/evidence/sessions.md).
 const ASSUMED_RATIO: SessionSpreads = SessionSpreads {
-    within: SessionSpread {
-        share: 0.01,
-        freedom: None,
-    },
-    between: SessionSpread {
-        share: 0.01,
-        freedom: None,
-    },
+    within: SessionSpread::assumed(0.01),
+    between: SessionSpread::assumed(0.01),
 };
 
 /// The logarithm of the ratio above which what a probe adds scatters in proportion to it: a probe that doubles the

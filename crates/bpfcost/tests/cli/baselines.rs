@@ -37,14 +37,20 @@ fn scale(tool: &Tool, name: &str, factor: f64) {
 
 const RUN: &str = "run ladder --quick --case added-0 --case added-10";
 
+/// With the record of a run in `old.json`.
+fn measured() -> Option<Tool> {
+    require::host().then(|| {
+        let tool = Tool::new();
+        tool.answers(&format!("{RUN} --out old.json"));
+        tool
+    })
+}
+
 #[test]
 fn a_run_is_compared_with_an_earlier_one() {
-    if !require::host() {
+    let Some(tool) = measured() else {
         return;
-    }
-    let tool = Tool::new();
-    let said = tool.says(&format!("{RUN} --out old.json"));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    };
     // By more than any noise: a tenth of what it costs, and ten times as much.
     scale(&tool, "cheap.json", 0.1);
     scale(&tool, "near.json", 0.8);
@@ -72,14 +78,35 @@ fn a_run_is_compared_with_an_earlier_one() {
     assert!(!said.out.contains("gate"), "{said:?}");
 }
 
+/// Records of something else may lie beside those of the experiment, even such as can't be compared with each other.
+#[test]
+fn of_a_folder_the_records_of_the_experiment_count() {
+    let Some(tool) = measured() else {
+        return;
+    };
+    scale(&tool, "dear.json", 10.0);
+    let text = |name: &str| std::fs::read_to_string(tool.path(name)).expect("a record");
+    std::fs::create_dir(tool.path("kept")).expect("a folder");
+    tool.write("kept/ladder.json", text("dear.json"));
+    let other = text("old.json").replace("\"experiment\":\"ladder\"", "\"experiment\":\"map\"");
+    tool.write("kept/quick.json", &other);
+    let whole = other
+        .replace("\"quick\":true", "\"quick\":false")
+        .replace("\"seed\":", "\"seed\":1");
+    assert_ne!(other, whole);
+    tool.write("kept/whole.json", whole);
+    tool.refuses("compare kept kept", 2, &["map on host", "--quick"]);
+    let said = tool.says(&format!("{RUN} --out new.json --baseline kept"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("costs less, beyond 2 %"), "{said:?}");
+    assert!(!said.out.contains("only in old"), "{said:?}");
+}
+
 #[test]
 fn a_baseline_that_can_not_be_compared_is_refused_before_anything_is_measured() {
-    if !require::host() {
+    let Some(tool) = measured() else {
         return;
-    }
-    let tool = Tool::new();
-    let said = tool.says(&format!("{RUN} --out old.json"));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    };
     for (line, words) in [
         (
             "run ladder --quick --baseline none.json",

@@ -10,7 +10,8 @@
 //!
 //! Mechanism and body alone add up by definition. The tax is taken from the empty program, so the residual
 //! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. The costs of an attach type are of one
-//! reading: as found, unless all of them are known undisturbed. Everything is computed epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
+//! reading: as found, unless all of them are known undisturbed. Everything is computed epoch by epoch; the sums of a
+//! record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
 //!
 //! The kernel keeps its own account: `run_time_ns ∕ run_cnt`. It reads its clock before and after each run,
 //! and each time that it records includes about one such reading: the end of the first and the beginning of

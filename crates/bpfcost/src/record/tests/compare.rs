@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use bpfcost_stats::session_spread::Level;
 
 use super::super::*;
-use crate::experiment::{Problem, Role};
+use crate::{
+    experiment::{Problem, Role, Unit},
+    measure::Plan,
+};
 
 /// A record whose cases have these values, known to a share `half` within the session.
 pub(super) fn session(started: &str, values: &[(&str, f64)], half: f64) -> Record {
@@ -402,4 +405,80 @@ fn changes_read_back() {
     );
     let text = serde_json::to_string(&found).unwrap();
     assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), found);
+}
+
+#[test]
+fn a_plan_that_can_not_be_compared_is_refused() {
+    let plan = super::plan();
+    let records = [super::record(12)];
+    let none = GateOptions::default();
+    let with = |change: fn(&mut Plan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        comparable(&records, &plan, none)
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    assert_eq!(with(|plan| plan.seed += 1), Ok(()), "times need no seed");
+    assert_eq!(with(|plan| plan.cases.truncate(1)), Ok(()));
+    assert!(matches!(
+        with(|plan| plan.quick = true),
+        Err(CompareError::Quick(_))
+    ));
+    assert!(matches!(
+        with(|plan| plan.cpus.push(1)),
+        Err(CompareError::CpuCount(_, 1, 2))
+    ));
+    assert!(matches!(
+        with(|plan| plan.unit = Unit::InstructionsPerOp),
+        Err(CompareError::Units(..))
+    ));
+    for change in [
+        (|plan| plan.target = "vm:6.12".to_owned()) as fn(&mut Plan),
+        |plan| plan.experiment = "another".to_owned(),
+        |plan| plan.cases.clear(),
+    ] {
+        assert!(matches!(
+            with(change),
+            Err(CompareError::NothingInCommon(..))
+        ));
+    }
+    let must_see = |threshold, must_see| {
+        let asked = GateOptions {
+            threshold,
+            must_see: Some(must_see),
+        };
+        comparable(&records, &plan, asked)
+    };
+    assert_eq!(must_see(None, 0.03), Ok(()));
+    assert_eq!(must_see(None, 0.02), Err(CompareError::MustSee(0.02, 0.02)));
+    assert!(must_see(Some(0.05), 0.03).is_err());
+}
+
+/// Counts depend on what was chosen for their run.
+#[test]
+fn a_plan_of_counts_must_be_the_same() {
+    let record = Record {
+        unit: Unit::InstructionsPerOp,
+        ..super::record(12)
+    };
+    let with = |change: fn(&mut Plan)| {
+        let mut plan = Plan {
+            unit: Unit::InstructionsPerOp,
+            ..super::plan()
+        };
+        change(&mut plan);
+        comparable(std::slice::from_ref(&record), &plan, GateOptions::default())
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    for (change, named) in [
+        ((|plan| plan.seed = 8) as fn(&mut Plan), "seed 7 \u{2192} 8"),
+        (|plan| plan.quick = true, "quick false \u{2192} true"),
+        (
+            |plan| plan.cases.truncate(1),
+            "cases that ran together 4 \u{2192} 1",
+        ),
+    ] {
+        let refused = with(change).unwrap_err();
+        assert!(matches!(&refused, CompareError::Exact(_, differs) if differs == named));
+    }
 }

@@ -280,8 +280,9 @@ fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
         started: format!("2026-01-01T00:{minute:02}:00Z"),
         ..record(&[0, 1, 2, 3])
     };
-    let levels = |case: &str, step: f64| CaseLevels {
-        series: history::series(&later(0)),
+    let own = history::series(&later(0));
+    let levels = |series: &str, case: &str, step: f64| CaseLevels {
+        series: series.to_owned(),
         case: case.to_owned(),
         levels: (10..20)
             .map(|minute| bpfcost_stats::session_spread::Level {
@@ -303,9 +304,13 @@ fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
         };
         [width("hit"), width("miss")]
     };
-    let crisp_and_not = vec![levels("hit", 0.0), levels("miss", 0.01)];
+    let crisp_and_not = vec![levels(&own, "hit", 0.0), levels(&own, "miss", 0.01)];
     let [hit, miss] = width(Reading::Undisturbed, crisp_and_not.clone());
     assert!(hit < 0.012 && miss > 0.03, "{hit} and {miss}");
+    // A namesake in another series says nothing of the case, but counts among all cases.
+    let namesake = vec![levels("other", "hit", 0.0), levels(&own, "miss", 0.01)];
+    let [hit, miss] = width(Reading::Undisturbed, namesake);
+    assert!(hit > 0.03 && miss > 0.03, "{hit} and {miss}");
     // 1 % is assumed without sessions of the same reading; of costs as found it would be 3 %.
     for lists in [vec![], crisp_and_not] {
         let [hit, miss] = width(Reading::AsFound, lists);
