@@ -18,7 +18,7 @@ mod sessions;
 #[path = "../examples/coverage/sums.rs"]
 mod sums;
 
-use bpfcost_stats::session_spread::{Level, SessionSpreads};
+use bpfcost_stats::session_spread::{Level, SessionSpread, SessionSpreads};
 use bpfcost_stats::{Spread, spread};
 use claims::MedianDistribution;
 use lopsided::Shape;
@@ -308,6 +308,18 @@ fn session_spreads_come_out_again() {
             assert_eq!(one.within.freedom, pooled.within.freedom);
         }
     }
+    // What four sessions of all cases show is too little: an assumption stays one.
+    let four = SessionSpread {
+        share: 0.002,
+        freedom: Some(3),
+    };
+    let pooled = SessionSpreads {
+        within: four,
+        between: four,
+    };
+    let none: [Vec<Level>; 0] = [];
+    let one = SessionSpreads::of_undisturbed(&none, &pooled);
+    assert_eq!(one, SessionSpreads::ASSUMED_UNDISTURBED);
     // Of one case in one sitting of two little is known: what is assumed stays, unless more was seen.
     let two = |value: f64| {
         [[50.0, value].map(|value| Level {
