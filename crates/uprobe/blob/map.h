@@ -13,7 +13,9 @@ enum map_kind {
 	/* A table that drops an entry where it is full. */
 	LRU_TABLE,
 	RING,
-	STACKS
+	STACKS,
+	/* An array of programs, for tail calls alone, which the translator writes. */
+	PROGRAMS
 };
 
 struct map {

@@ -87,12 +87,16 @@ impl ProcessObject {
             };
             return Err(wrong(path, words));
         }
-        let sections = object
-            .programs()
-            .iter()
-            .map(|program| Section::of(&program.name, &program.section))
-            .collect::<std::result::Result<Vec<_>, String>>()
-            .map_err(|words| wrong(path, words))?;
+        let mut sections = Vec::new();
+        for program in object.programs() {
+            let is_in_array = object.is_in_array(program).map_err(probes::Error::from)?;
+            // What tail calls lead to need not run anywhere else.
+            if is_in_array && !program.section.contains('/') {
+                continue;
+            }
+            let section = Section::of(&program.name, &program.section);
+            sections.push(section.map_err(|words| wrong(path, words))?);
+        }
         let rings = object.maps().iter().filter(|map| map.is_ring());
         let rings = rings.map(|map| map.name.clone()).collect();
         let mut probes = Probes::new(object)?;

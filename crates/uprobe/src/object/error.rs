@@ -46,6 +46,24 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The kernel does not say what is in an array of programs, or does not change it.
+    #[error("the programs of the map {map} can't be read or changed: {source}")]
+    Slots {
+        /// The map's name.
+        map: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// An array of programs holds one that is not known.
+    #[error(
+        "slot {index} of the map {map} holds a program that isn't of this object\n  only programs of the object can be called by tail calls"
+    )]
+    OtherProgram {
+        /// The map's name.
+        map: String,
+        /// The slot.
+        index: u32,
+    },
 }
 
 /// Text on lines of its own, indented.

@@ -70,6 +70,11 @@ impl LoadedProgram {
         self.instructions.iter().any(|one| one.map() == Some(fd))
     }
 
+    /// Whether it makes tail calls.
+    pub fn makes_tail_calls(&self) -> bool {
+        self.instructions.iter().any(Instruction::is_tail_call)
+    }
+
     /// What backends translate.
     pub fn program(&self) -> Program<'_> {
         Program {
@@ -129,14 +134,36 @@ fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
         set_constants(&mut map, bytes, choice)?;
     }
     keep_private(&mut object);
+    let slots = programs_in_slots(bytes)?;
     for mut program in object.progs_mut() {
         program.set_autoattach(false);
         if !choice.programs.is_empty() {
-            let is_chosen = choice.programs.iter().any(|name| program.name() == *name);
+            let mut chosen = choice
+                .programs
+                .iter()
+                .copied()
+                .chain(slots.iter().map(String::as_str));
+            let is_chosen = chosen.any(|name| program.name() == name);
             program.set_autoload(is_chosen);
         }
     }
     Ok(object)
+}
+
+/// The programs that the object's source puts into arrays of programs: libbpf needs all of them.
+fn programs_in_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<String>> {
+    let file = object::File::parse(bytes).map_err(io::Error::other)?;
+    let maps = file.section_by_name(".maps");
+    let relocations = maps.iter().flat_map(object::ObjectSection::relocations);
+    let program = |(_, relocation): (u64, object::Relocation)| {
+        let object::RelocationTarget::Symbol(index) = relocation.target() else {
+            return None;
+        };
+        let symbol = file.symbol_by_index(index).ok()?;
+        let is_function = symbol.kind() == object::SymbolKind::Text;
+        is_function.then(|| symbol.name().ok().map(str::to_owned))?
+    };
+    Ok(relocations.filter_map(program).collect())
 }
 
 /// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the

@@ -16,6 +16,7 @@ mod error;
 mod loading;
 mod map;
 mod messages;
+mod program_array;
 mod verifier_log;
 
 pub use error::{Error, Result};

@@ -58,6 +58,19 @@ pub enum Error {
         /// The error, as the kernel has it.
         source: std::io::Error,
     },
+    /// Programs that call each other by tail calls take too much stack.
+    #[error(
+        "{program} can't run in user space: with its tail calls it may take {bytes} bytes of stack, and there are {most}\n  \
+         make the tail calls in the main program, not in a function that it calls, or use a kernel uprobe"
+    )]
+    TailCallStack {
+        /// The program.
+        program: String,
+        /// What it may take.
+        bytes: u32,
+        /// The most that a program may take.
+        most: u32,
+    },
     /// A ring holds what no program writes.
     #[error(
         "the ring {map} of process {pid} holds no valid record\n  the process, or a probe, overwrote it: attach again"

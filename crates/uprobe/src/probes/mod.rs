@@ -32,6 +32,7 @@ mod ring;
 mod shared_memory;
 mod store;
 mod table;
+mod tail_calls;
 mod target;
 mod usdt;
 

@@ -3,7 +3,7 @@
 use super::{
     error::{Error, Result},
     map::Map,
-    store::Store,
+    store::{Store, wrong},
     target::Target,
     usdt::{SPECS, Specs},
 };
@@ -134,9 +134,10 @@ impl Probes {
     /// The cookie for a place of a program at a USDT site, by which `bpf_usdt_arg` and the like find the arguments, and
     /// `bpf_usdt_cookie` finds this cookie. It is this cookie where the program calls none of them.
     pub fn usdt_cookie(&mut self, name: &str, site: &UsdtSite, cookie: u64) -> Result<u64> {
-        let program = program(&self.object, name)?;
+        let programs = self.object.reachable(program(&self.object, name)?)?;
         let maps = self.object.maps().iter().zip(&self.stores);
-        let specs = maps.filter(|(map, _)| map.name == SPECS && program.uses(map));
+        let uses = |map| programs.iter().any(|program| program.uses(map));
+        let specs = maps.filter(|(map, _)| map.name == SPECS && uses(map));
         let Some((map, Some(Store::Array(pages)))) = specs.into_iter().next() else {
             return Ok(cookie);
         };
@@ -219,6 +220,35 @@ impl Probes {
         });
         let targets = &self.targets;
         self.latest.retain(|_, number| targets.contains_key(number));
+    }
+
+    /// Puts a program of the object into a slot of an array of programs (`BPF_MAP_TYPE_PROG_ARRAY`), or empties the slot, in
+    /// the kernel and in all processes. Tail calls that are made from then on see it.
+    ///
+    /// What something else changes in the kernel's array is seen when the next program is attached.
+    pub fn set_tail_call(&mut self, map: &str, slot: u32, name: Option<&str>) -> Result<()> {
+        let (index, _) = self.find(map)?;
+        let map = &self.object.maps()[index];
+        if !map.is_program_array() {
+            return Err(wrong(map, "programs"));
+        }
+        let new = name.map(|name| program(&self.object, name)).transpose()?;
+        let programs = self.object.programs_of(map)?;
+        let before = programs.iter().find(|(index, _)| *index == slot);
+        map.set_slot(slot, new)?;
+        for target in self.targets.values_mut() {
+            if !target.runtime.is_there() {
+                continue;
+            }
+            if let Err(error) = target.follow_arrays(&self.object, &self.stores) {
+                map.set_slot(slot, before.map(|(_, program)| *program))?;
+                for target in self.targets.values_mut() {
+                    let _ = target.follow_arrays(&self.object, &self.stores);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Restores the functions. Returns what the probes did, those of all functions together.

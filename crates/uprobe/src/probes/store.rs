@@ -26,6 +26,8 @@ pub(super) enum Store {
     Threads,
     /// Nothing: each process has its own ring.
     Ring,
+    /// Nothing: a program has another address in each process.
+    Programs,
 }
 
 impl Store {
@@ -43,6 +45,7 @@ impl Store {
             MapType::LruHash => Store::Table(Table::create(shape(true))?),
             MapType::PercpuArray => Store::Threads,
             MapType::RingBuf => Store::Ring,
+            MapType::ProgArray => Store::Programs,
             MapType::StackTrace => {
                 let stacks = map.entries.next_power_of_two() as usize;
                 let bytes = stacks * (STACK_HEAD + map.value_size as usize);

@@ -5,13 +5,16 @@ use super::{
     error::{Error, Result},
     ring::Ring,
     store::{self, Store},
+    tail_calls::ProgramTable,
 };
 use crate::{
     object::{LoadedObject, LoadedProgram},
     process::{self, Memory, Program, Runtime, Shared},
     translate::{
-        self, ArrayPlace, Backend as _, HelperTable, Instruction, MapLayout, MapPlace, Translator,
+        self, ArrayPlace, Backend as _, HelperTable, Instruction, MachineCode, MapLayout, MapPlace,
+        Translator,
         helpers::{Blob, MapDescriptor},
+        most_stack,
     },
 };
 use std::{
@@ -22,6 +25,10 @@ use std::{
 /// The most bytes of a program's machine code: 1 million instructions are the verifier's limit, and some 10,000 what
 /// programs have.
 const MOST_CODE: usize = 192 << 10;
+
+/// The most bytes of stack for programs that call each other by tail calls: half of what a probe has. The rest is for helpers,
+/// and for signals that interrupt the probe.
+const MOST_STACK: u32 = 40 << 10;
 
 /// Helpers that make no system call, by name. `bpf_ktime_get_ns` and the other clocks ask the vdso.
 const QUIET: &[&str] = &[
@@ -41,6 +48,7 @@ const QUIET: &[&str] = &[
     "bpf_loop",
     "bpf_get_func_ip",
     "bpf_get_attach_cookie",
+    "bpf_tail_call",
     "bpf_strncmp",
 ];
 
@@ -70,8 +78,8 @@ pub(super) struct Target {
     helpers: HelperTable,
     /// By the map's descriptor.
     maps: BTreeMap<i32, Placed>,
-    /// The programs' addresses, by name.
-    programs: HashMap<String, u64>,
+    /// The programs by name.
+    programs: HashMap<String, Loaded>,
 }
 
 /// A map in the process.
@@ -79,6 +87,13 @@ pub(super) struct Target {
 struct Placed {
     place: MapPlace,
     own: Own,
+}
+
+/// A program in the process.
+#[derive(Debug)]
+struct Loaded {
+    address: u64,
+    code: MachineCode,
 }
 
 /// What the process has for itself.
@@ -90,6 +105,8 @@ enum Own {
     Threads(u64),
     /// A ring.
     Ring(Ring),
+    /// The addresses of programs.
+    Programs(ProgramTable),
 }
 
 impl Target {
@@ -123,15 +140,82 @@ impl Target {
         })
     }
 
-    /// Puts a program there, with the maps that it uses, unless it is there.
+    /// Puts a program there, with the maps that it uses and the programs that it reaches by tail calls, unless they are there.
     pub(super) fn load(
         &mut self,
         object: &LoadedObject,
         stores: &[Option<Store>],
         program: &LoadedProgram,
     ) -> Result<Program> {
-        if let Some(&address) = self.programs.get(&program.name) {
-            return Ok(Program { address, cookie: 0 });
+        let all = object.reachable(program)?;
+        for one in &all {
+            self.load_one(object, stores, one)?;
+        }
+        if all.iter().any(|one| one.makes_tail_calls()) {
+            let codes = all.iter().map(|one| &self.programs[&one.name].code);
+            let bytes = most_stack(codes);
+            if bytes > MOST_STACK {
+                return Err(Error::TailCallStack {
+                    program: program.name.clone(),
+                    bytes,
+                    most: MOST_STACK,
+                });
+            }
+            self.fill_tables(object)?;
+        }
+        let address = self.programs[&program.name].address;
+        Ok(Program { address, cookie: 0 })
+    }
+
+    /// What the kernel's arrays of programs hold now, for the programs that are here.
+    pub(super) fn follow_arrays(
+        &mut self,
+        object: &LoadedObject,
+        stores: &[Option<Store>],
+    ) -> Result<()> {
+        let here = |one: &&LoadedProgram| self.programs.contains_key(&one.name);
+        let here: Vec<&LoadedProgram> = object.programs().iter().filter(here).collect();
+        for program in here {
+            self.load(object, stores, program)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the addresses of programs into the tables for tail calls. Those that are not here are of an array that no
+    /// program uses yet.
+    fn fill_tables(&mut self, object: &LoadedObject) -> Result<()> {
+        for map in object.maps().iter().filter(|map| map.is_program_array()) {
+            let fd = map.fd().as_raw_fd();
+            let placed = self.maps.get(&fd).map(|placed| &placed.own);
+            let Some(Own::Programs(table)) = placed else {
+                continue;
+            };
+            let mut addresses = vec![0; map.entries as usize];
+            for (slot, program) in object.programs_of(map)? {
+                let loaded = self.programs.get(&program.name);
+                addresses[slot as usize] =
+                    loaded.map_or(0, |one| one.address + u64::from(one.code.tail_entry));
+            }
+            if table.addresses() == addresses {
+                continue;
+            }
+            // Threads may be about to jump there.
+            if self.attachments > 0 {
+                self.runtime.write_loaded()?;
+            }
+            table.set(&addresses);
+        }
+        Ok(())
+    }
+
+    fn load_one(
+        &mut self,
+        object: &LoadedObject,
+        stores: &[Option<Store>],
+        program: &LoadedProgram,
+    ) -> Result<()> {
+        if self.programs.contains_key(&program.name) {
+            return Ok(());
         }
         let wrong = |source| Error::Translate {
             program: program.name.clone(),
@@ -148,13 +232,17 @@ impl Target {
             maps: &self.maps,
         };
         let helpers = &self.helpers;
+        let mut code = None;
         let address = self.runtime.load(MOST_CODE, |at| {
             let translator = Translator::of_this_machine();
-            let code = translator.translate(&program.program(), at, helpers, &layout);
-            Ok::<_, Error>(code.map_err(wrong)?.bytes)
+            let translated = translator.translate(&program.program(), at, helpers, &layout);
+            let translated = code.insert(translated.map_err(wrong)?);
+            Ok::<_, Error>(std::mem::take(&mut translated.bytes))
         })?;
-        self.programs.insert(program.name.clone(), address);
-        Ok(Program { address, cookie: 0 })
+        let code = code.expect("it was translated");
+        let loaded = Loaded { address, code };
+        self.programs.insert(program.name.clone(), loaded);
+        Ok(())
     }
 
     /// The records of a map's ring.
@@ -241,9 +329,12 @@ impl Target {
             })
             .collect();
         let mut rings = HashMap::new();
+        let mut tables = HashMap::new();
         for (fd, map, store) in &missing {
-            if matches!(store, Store::Ring) {
-                rings.insert(*fd, Ring::create(map.entries)?);
+            match store {
+                Store::Ring => drop(rings.insert(*fd, Ring::create(map.entries)?)),
+                Store::Programs => drop(tables.insert(*fd, ProgramTable::create(map.entries)?)),
+                _ => {}
             }
         }
         let shared: Vec<(i32, Shared<'_>)> = missing
@@ -259,6 +350,10 @@ impl Target {
                     Store::Table(table) => store::share(table.memory()),
                     Store::Stacks(memory) => store::share(memory),
                     Store::Ring => store::share_ring(&rings[fd]),
+                    Store::Programs => Shared {
+                        is_read_only: true,
+                        ..store::share(tables[fd].memory())
+                    },
                     Store::Threads => return None,
                 };
                 Some((*fd, shared))
@@ -284,6 +379,11 @@ impl Target {
                 Store::Ring => {
                     let ring = rings.remove(&fd).expect("it was just made");
                     (ring.descriptor(at), Own::Ring(ring))
+                }
+                Store::Programs => {
+                    let table = tables.remove(&fd).expect("it was just made");
+                    let descriptor = MapDescriptor::programs(at, map.entries);
+                    (descriptor, Own::Programs(table))
                 }
                 Store::Threads => {
                     let bytes = values.stride() * u64::from(map.entries);

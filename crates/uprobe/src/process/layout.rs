@@ -97,6 +97,9 @@ pub(super) const FRAME_STACK: i32 = 184;
 /// The page that a helper last found readable in this run of the programs at a place: no page's address at its start.
 pub(super) const FRAME_CHECKED: i32 = 192;
 pub(super) const NO_PAGE: i32 = 1;
+/// How many tail calls a program has made in this run (`translate::ProbeContext`): 4 bytes.
+#[cfg(test)]
+const FRAME_TAIL_CALLS: i32 = 200;
 
 /// The bytes of slots of one probe: hits, then missed, 8 bytes each.
 pub(super) const SLOT: u64 = 16;
@@ -208,7 +211,12 @@ mod tests {
             children: None,
         };
         const { assert!(CONTROL + PAGE <= AREA) };
-        const { assert!(FRAME_CHECKED as u64 + 8 <= FRAME) };
+        const { assert!(FRAME_CHECKED as u64 + 8 <= FRAME_TAIL_CALLS as u64) };
+        const { assert!(FRAME_TAIL_CALLS as u64 + 8 <= FRAME) };
+        assert_eq!(
+            FRAME_TAIL_CALLS as u32,
+            crate::translate::ProbeContext::TAIL_CALLS_OFFSET
+        );
         assert_eq!(layout.slots(0), layout.base + layout.private());
         assert_eq!(
             layout.slots(4) + AREA,

@@ -243,6 +243,16 @@ impl Runtime {
         self.load_in(None, most, write)
     }
 
+    /// Has all that was loaded be there now. The process is stopped for it.
+    pub fn write_loaded(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let session = self.stop()?;
+        self.write_code(&session)?;
+        session.finish()
+    }
+
     /// The same while a session of the process lasts, where there is one.
     pub(super) fn load_in<E: From<Error>>(
         &mut self,

@@ -365,6 +365,12 @@ impl Assembler {
         self.registers(2, reg.0);
     }
 
+    pub(crate) fn jump_register(&mut self, reg: Reg) {
+        self.rex(Size::S32, 0, reg.0, false);
+        self.byte(0xff);
+        self.registers(4, reg.0);
+    }
+
     /// Calls an address; by way of R11 where a near call does not reach it.
     pub(crate) fn call_address(&mut self, address: u64) {
         if self.reaches(address) {

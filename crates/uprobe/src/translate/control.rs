@@ -22,7 +22,6 @@ const POISONED_HELPER: i32 = 195_896_080;
 /// The kernel's ids of the helpers that need no call.
 mod id {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
-    pub(super) const TAIL_CALL: i32 = 12;
     pub(super) const GET_FUNC_IP: i32 = 173;
     pub(super) const GET_ATTACH_COOKIE: i32 = 174;
     pub(super) const LOOP: i32 = 181;
@@ -35,7 +34,7 @@ const E2BIG: u64 = -7_i64 as u64;
 /// What `bpf_loop` pushes, and the return address of its call.
 pub(super) const LOOP_STACK: u32 = 6 * 8;
 
-const LOAD: Memory<'static> = Memory {
+pub(super) const LOAD: Memory<'static> = Memory {
     prefix: 0,
     size: Size::S64,
     code: &[0x8b],
@@ -68,6 +67,12 @@ impl Pass<'_> {
     }
 
     fn epilogue(&mut self, function: &Function) {
+        self.leave_frame(function);
+        self.code.ret();
+    }
+
+    /// Undoes the prologue. It changes none of R0 to R3.
+    pub(super) fn leave_frame(&mut self, function: &Function) {
         for (reg, _) in SAVED
             .iter()
             .zip(function.saved)
@@ -84,7 +89,6 @@ impl Pass<'_> {
                 .code
                 .op_immediate(Size::S64, Op::Add, RSP, frame.cast_signed()),
         }
-        self.code.ret();
     }
 
     /// An instruction on the counter of `may_goto`, below the BPF stack.
@@ -230,7 +234,7 @@ impl Pass<'_> {
                 let label = self.at_loop();
                 self.code.call(label);
             }
-            (0, id::TAIL_CALL) => return self.unsupported(index, "a tail call".to_owned()),
+            _ if instruction.is_tail_call() => self.tail_call(),
             (0, _) => {
                 let id = helper.cast_unsigned();
                 let address = self.helpers.address(id).ok_or(Error::UnsupportedHelper {

@@ -28,6 +28,8 @@ pub(crate) struct Function {
     pub(crate) has_may_goto: bool,
     /// Whether it calls anything.
     pub(crate) has_calls: bool,
+    /// Whether it makes tail calls.
+    pub(crate) has_tail_calls: bool,
     /// The first instructions of the functions that it calls, or passes on.
     callees: Vec<usize>,
 }
@@ -92,6 +94,7 @@ impl Function {
             stack: 0,
             has_may_goto: false,
             has_calls: false,
+            has_tail_calls: false,
             callees: Vec::new(),
         };
         for (index, instruction) in each(&program[start..end]) {
@@ -107,6 +110,7 @@ impl Function {
 
     fn add(&mut self, instruction: Instruction) {
         self.has_calls |= instruction.is_call();
+        self.has_tail_calls |= instruction.is_tail_call();
         let is_atomic = instruction.class() == class::STX && instruction.mode() == mode::ATOMIC;
         let writes_dst = !matches!(
             instruction.class(),
@@ -173,26 +177,56 @@ impl Function {
     }
 }
 
-/// The native stack that the deepest chain of calls takes, in bytes, without what helpers take; `loop_stack` is what
-/// `bpf_loop` adds to a function that it calls.
-pub(crate) fn deepest(functions: &[Function], loop_stack: u32) -> Result<u32> {
-    fn below(functions: &[Function], start: usize, loop_stack: u32, depth: usize) -> Result<u32> {
-        let index = functions.binary_search_by_key(&start, |function| function.start);
+/// The native stack that a program takes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stack {
+    /// What the deepest chain of calls takes, without what helpers take.
+    pub(crate) deepest: u32,
+    /// What the callers of a function that makes a tail call take at most; `None` where none makes one.
+    pub(crate) below_tail_call: Option<u32>,
+}
+
+/// The stack of a program; `loop_stack` is what `bpf_loop` adds to a function that it calls.
+pub(crate) fn stack(functions: &[Function], loop_stack: u32) -> Result<Stack> {
+    let mut stack = Stack::default();
+    let walk = Walk {
+        functions,
+        loop_stack,
+    };
+    walk.add(&mut stack, 0, 0, 0)?;
+    Ok(stack)
+}
+
+struct Walk<'a> {
+    functions: &'a [Function],
+    loop_stack: u32,
+}
+
+impl Walk<'_> {
+    /// Adds a function, by its first instruction, whose callers take `below` bytes.
+    fn add(&self, stack: &mut Stack, start: usize, below: u32, depth: usize) -> Result<()> {
+        let index = self
+            .functions
+            .binary_search_by_key(&start, |function| function.start);
         let function = index
             .ok()
             .filter(|_| depth < DEEPEST_CALLS)
-            .map(|index| &functions[index])
+            .map(|index| &self.functions[index])
             .ok_or(Error::Malformed {
                 instruction: start,
                 what: "functions call each other too deeply",
             })?;
-        // The return address of a helper.
-        let mut deepest = if function.has_calls { 8 } else { 0 };
-        for callee in &function.callees {
-            let stack = below(functions, *callee, loop_stack, depth + 1)?;
-            deepest = deepest.max(stack + loop_stack);
+        if function.has_tail_calls {
+            // Its own frame is gone by then.
+            stack.below_tail_call = stack.below_tail_call.max(Some(below));
         }
-        Ok(deepest + function.native_stack())
+        let here = below + function.native_stack();
+        // The return address of a helper.
+        let helper = if function.has_calls { 8 } else { 0 };
+        stack.deepest = stack.deepest.max(here + helper);
+        for callee in &function.callees {
+            self.add(stack, *callee, here + self.loop_stack, depth + 1)?;
+        }
+        Ok(())
     }
-    below(functions, 0, loop_stack, 0)
 }

@@ -85,6 +85,9 @@ pub(crate) mod pseudo {
     pub(crate) const KFUNC: u8 = 2;
 }
 
+/// The helper of tail calls.
+const TAIL_CALL: u32 = 12;
+
 /// The frame pointer.
 pub(crate) const FRAME: u8 = 10;
 
@@ -192,6 +195,11 @@ impl Instruction {
     /// The id of the helper that it calls.
     pub(crate) fn helper(&self) -> Option<u32> {
         (self.is_call() && self.src == 0).then_some(self.immediate.cast_unsigned())
+    }
+
+    /// Whether it is a tail call.
+    pub(crate) fn is_tail_call(&self) -> bool {
+        self.helper() == Some(TAIL_CALL)
     }
 
     /// The same instruction, with the map of another file descriptor: `numbers` are pairs of old and new ones.

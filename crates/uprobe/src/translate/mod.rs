@@ -14,8 +14,7 @@
 //! - A 32-bit compare-and-exchange always clears the upper half of R0, as BPF wants it; the kernel of 6.18 leaves it in
 //!   some programs with branches (`tests/translate/generator/mod.rs`).
 //! - Reads through a bad pointer, which only programs with kernel pointers make, are not caught.
-//! - Tail calls, arenas, kernel functions, kernel variables and packet loads are errors, in code that the verifier
-//!   proved dead too.
+//! - Arenas, kernel functions, kernel variables and packet loads are errors, in code that the verifier proved dead too.
 
 mod alu;
 mod assembler;
@@ -31,6 +30,7 @@ mod labels;
 mod map_use;
 mod maps;
 mod memory;
+mod tail_call;
 mod translator;
 
 pub use error::{Error, Result};
@@ -39,6 +39,7 @@ pub use helper_table::HelperTable;
 pub use instruction::Instruction;
 pub use kernel_image::KernelImage;
 pub use maps::{ArrayPlace, MapLayout, MapPlace};
+pub use tail_call::{MOST_TAIL_CALLS, most_stack};
 pub use translator::Translator;
 
 /// A way to get machine code of a program.
@@ -75,6 +76,10 @@ pub struct MachineCode {
     pub functions: Vec<FunctionOffset>,
     /// The most bytes of stack that it takes, return addresses included, helpers not.
     pub stack_bytes: u32,
+    /// Where a tail call enters it: behind what lets the count of tail calls begin.
+    pub tail_entry: u32,
+    /// If it makes tail calls, the most bytes of its stack that stay in use below the program that it calls.
+    pub tail_stack_bytes: Option<u32>,
 }
 
 /// Where a function's machine code begins.
@@ -102,6 +107,9 @@ pub struct ProbeContext {
 impl ProbeContext {
     const FUNCTION_OFFSET: u32 = std::mem::offset_of!(ProbeContext, function) as u32;
     const COOKIE_OFFSET: u32 = std::mem::offset_of!(ProbeContext, cookie) as u32;
+    /// Where the tail calls of a run are counted, from the context's beginning: 4 bytes, which no program can reach.
+    /// They need no value before a run.
+    pub const TAIL_CALLS_OFFSET: u32 = 200;
 }
 
 /// Whether an instruction copies a whole register.

@@ -65,6 +65,7 @@ impl Backend for Translator {
             uses: &map_uses(instructions),
             has_bmi2: self.has_bmi2,
             has_loop: false,
+            tail_entry: 0,
             labels,
             code: Assembler::new(at, labels.count()),
         };
@@ -78,7 +79,8 @@ impl Backend for Translator {
             what: "a jump leads into the middle of an instruction",
         };
         let loop_stack = if pass.has_loop { LOOP_STACK } else { 0 };
-        let stack_bytes = function::deepest(&functions, loop_stack)?;
+        let stack = function::stack(&functions, loop_stack)?;
+        let tail_entry = pass.tail_entry;
         let (bytes, offsets) = pass.code.finish().map_err(unbound)?;
         Ok(MachineCode {
             bytes,
@@ -90,7 +92,9 @@ impl Backend for Translator {
                     offset: offsets[labels.function(index).0],
                 })
                 .collect(),
-            stack_bytes,
+            stack_bytes: stack.deepest,
+            tail_entry,
+            tail_stack_bytes: stack.below_tail_call,
         })
     }
 }
@@ -161,6 +165,8 @@ pub(super) struct Pass<'a> {
     pub(super) has_bmi2: bool,
     /// Whether `bpf_loop` is called.
     pub(super) has_loop: bool,
+    /// Where tail calls enter the program.
+    tail_entry: u32,
     labels: Numbering,
     pub(super) code: Assembler,
 }
@@ -170,6 +176,12 @@ impl<'a> Pass<'a> {
         for (index, function) in self.functions.iter().enumerate() {
             self.current = index;
             self.code.bind(self.labels.function(index));
+            if index == 0 {
+                if self.functions.iter().any(|one| one.has_tail_calls) {
+                    self.begin_count();
+                }
+                self.tail_entry = self.code.offset();
+            }
             self.prologue(function);
             let body = &self.program[function.start..function.end];
             for (offset, instruction) in function::each(body) {

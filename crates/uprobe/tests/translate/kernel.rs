@@ -134,6 +134,38 @@ pub(crate) fn load(
         .or_else(|_| load_as(sys::BPF_PROG_TYPE_SYSCALL, SLEEPABLE, program, functions, 1))
 }
 
+/// The same of the type `raw_tracepoint`: programs of the type `syscall` may sleep, and so make no tail calls.
+pub(crate) fn load_raw(
+    program: &[Instruction],
+    functions: Option<(&OwnedFd, &[usize])>,
+) -> Result<OwnedFd, String> {
+    let kind = sys::BPF_PROG_TYPE_RAW_TRACEPOINT;
+    load_as(kind, 0, program, functions, 0).or_else(|_| load_as(kind, 0, program, functions, 1))
+}
+
+/// An array of programs.
+pub(crate) fn program_array(slots: u32) -> io::Result<OwnedFd> {
+    let kind = sys::BPF_MAP_TYPE_PROG_ARRAY;
+    // SAFETY: the name is a C string, and no options are given.
+    let fd = unsafe { sys::bpf_map_create(kind, c"programs".as_ptr(), 4, 4, slots, ptr::null()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call made this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Puts a program into a slot of an array.
+pub(crate) fn set_slot(array: &OwnedFd, slot: u32, program: &OwnedFd) -> io::Result<()> {
+    let fd = program.as_raw_fd();
+    let (key, value) = ((&raw const slot).cast(), (&raw const fd).cast());
+    // SAFETY: the kernel reads a key and a value of 4 bytes.
+    match unsafe { sys::bpf_map_update_elem(array.as_raw_fd(), key, value, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 fn load_as(
     kind: sys::bpf_prog_type,
     flags: u32,

@@ -7,7 +7,7 @@ const CODE_BYTES: usize = 1 << 20;
 /// Where the helpers begin in it.
 const HELPERS: usize = 768 << 10;
 /// A stack, of which all is looked at that a program must not write.
-const STACK_BYTES: usize = 16 << 10;
+const STACK_BYTES: usize = 64 << 10;
 /// What unwritten stack holds.
 const UNTOUCHED: u8 = 0xa5;
 
@@ -57,9 +57,14 @@ impl Machine {
 
     /// Copies code there.
     pub(crate) fn put(&mut self, code: &[u8]) {
-        assert!(code.len() <= HELPERS, "code is too large");
+        self.put_at(0, code);
+    }
+
+    /// Copies code to a place behind the first.
+    pub(crate) fn put_at(&mut self, offset: usize, code: &[u8]) {
+        assert!(offset + code.len() <= HELPERS, "code is too large");
         // SAFETY: the mapping is this machine's, and larger; nothing runs in it now.
-        unsafe { ptr::copy_nonoverlapping(code.as_ptr(), self.code, code.len()) };
+        unsafe { ptr::copy_nonoverlapping(code.as_ptr(), self.code.add(offset), code.len()) };
     }
 
     /// Where helpers will be.

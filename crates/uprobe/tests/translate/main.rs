@@ -20,4 +20,5 @@ mod input;
 mod kernel;
 mod machine;
 mod random;
+mod tail;
 mod trial;

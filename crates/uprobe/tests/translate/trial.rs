@@ -37,9 +37,9 @@ pub(crate) struct Bench {
     pub(crate) value: Array,
     pub(crate) entries: Array,
     handles: [u64; 2],
-    machine: Machine,
-    btf: OwnedFd,
-    helpers: HelperTable,
+    pub(crate) machine: Machine,
+    pub(crate) btf: OwnedFd,
+    pub(crate) helpers: HelperTable,
 }
 
 /// Why a program has no comparison, or a bad one.
@@ -71,11 +71,19 @@ pub(crate) struct Input {
 
 /// What a run of it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Output {
+pub(crate) struct Output {
     result: u32,
-    context: Vec<u8>,
+    pub(crate) context: Vec<u8>,
     value: Vec<u8>,
     entries: Vec<u8>,
+}
+
+impl Output {
+    /// The same with another one's context.
+    pub(crate) fn with_context(self, other: &Output) -> Self {
+        let context = other.context.clone();
+        Output { context, ..self }
+    }
 }
 
 impl Bench {
@@ -159,14 +167,14 @@ impl Bench {
         }
     }
 
-    fn in_kernel(&mut self, program: &OwnedFd, input: &Input) -> Output {
+    pub(crate) fn in_kernel(&mut self, program: &OwnedFd, input: &Input) -> Output {
         self.prepare(input);
         let mut context = input.context.clone();
         let result = kernel::run(program, &mut context).expect("a loaded program can be run");
         self.output(result, context)
     }
 
-    fn in_process(
+    pub(crate) fn in_process(
         &mut self,
         input: &Input,
         measures_stack: bool,
@@ -201,7 +209,7 @@ fn place(array: &Array) -> ArrayPlace {
     }
 }
 
-fn difference(expected: &Output, output: &Output) -> String {
+pub(crate) fn difference(expected: &Output, output: &Output) -> String {
     let first = |name, left: &[u8], right: &[u8]| {
         let at = left
             .iter()

@@ -9,6 +9,7 @@ const TABLE: u32 = 2;
 const LRU_TABLE: u32 = 3;
 const RING: u32 = 4;
 const STACKS: u32 = 5;
+const PROGRAMS: u32 = 6;
 
 /// The bytes before a table's buckets, those of a bucket, and those of a node before its key.
 const TABLE_HEAD: usize = 64;
@@ -36,6 +37,10 @@ pub struct MapDescriptor {
 impl MapDescriptor {
     /// The bytes of a descriptor.
     pub const BYTES: usize = 32;
+
+    /// Where an array of programs has the address of its table, and the number of its slots.
+    pub(crate) const MEMORY_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, memory) as u32;
+    pub(crate) const ENTRIES_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, entries) as u32;
 
     /// An array.
     ///
@@ -98,6 +103,19 @@ impl MapDescriptor {
             kind: STACKS,
             key_size: 4,
             mask: entries.next_power_of_two() - 1,
+        }
+    }
+
+    /// An array of programs: a table of so many addresses, each 0 or that of a program's [`super::super::MachineCode::tail_entry`].
+    pub fn programs(memory: u64, entries: u32) -> Self {
+        MapDescriptor {
+            memory,
+            value_size: 4,
+            stride: 8,
+            entries,
+            kind: PROGRAMS,
+            key_size: 4,
+            mask: 0,
         }
     }
 

@@ -66,6 +66,10 @@ impl Backend for KernelImage {
         helpers: &HelperTable,
         maps: &dyn MapLayout,
     ) -> Result<MachineCode> {
+        if program.instructions.iter().any(Instruction::is_tail_call) {
+            // The jump would lead into the kernel.
+            return Err(Error::KernelImage("it makes a tail call".to_owned()));
+        }
         let image = Image::of(program.fd)?;
         let addresses = self.constants(program, &image, maps)?;
         let mut moving = Moving {
@@ -111,6 +115,8 @@ impl Backend for KernelImage {
                 })
                 .collect(),
             stack_bytes: u32::try_from(functions.len() * FRAME_BYTES).unwrap_or(u32::MAX),
+            tail_entry: 0,
+            tail_stack_bytes: None,
         })
     }
 }

@@ -7,7 +7,7 @@ impl Generator<'_> {
     /// Memory of the width: base and offset. Contexts and stacks are aligned, map values need not be.
     pub(super) fn memory(&mut self, width: i16) -> (u8, i16) {
         match (self.random.below(3), self.frame.context) {
-            (0, Some(context)) => {
+            (0, Some(context)) if self.array.is_none() => {
                 let slots = u64::from(REGISTERS_AT.unsigned_abs() / width.unsigned_abs());
                 (context, width * self.random.below(slots) as i16)
             }

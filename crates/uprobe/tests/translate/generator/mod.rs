@@ -12,6 +12,7 @@
 
 mod control;
 mod memory;
+mod tail;
 
 use bpfcost_uprobe::translate::Instruction;
 
@@ -41,8 +42,18 @@ pub(crate) struct Maps {
 
 /// A random program.
 pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
+    generate(random, maps, None)
+}
+
+/// A random program that makes tail calls: its context is 12 words, which it only reads.
+pub(crate) fn tail_caller(random: &mut Random, maps: Maps, array: i32) -> Subject {
+    generate(random, maps, Some(array))
+}
+
+fn generate(random: &mut Random, maps: Maps, array: Option<i32>) -> Subject {
     let subprograms = random.choose(&[0, 0, 1, 2]);
     let has_callback = random.one_in(3);
+    let has_tail_subprogram = array.is_some() && random.one_in(2);
     let mut generator = Generator {
         random,
         maps,
@@ -50,6 +61,8 @@ pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
         calls: Vec::new(),
         subprograms,
         has_callback,
+        array,
+        has_tail_subprogram,
         frame: Frame::default(),
     };
     generator.main();
@@ -58,6 +71,9 @@ pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
     }
     if has_callback {
         generator.callback();
+    }
+    if has_tail_subprogram {
+        generator.tail_subprogram();
     }
     generator.link()
 }
@@ -81,6 +97,10 @@ struct Generator<'a> {
     calls: Vec<(usize, usize)>,
     subprograms: usize,
     has_callback: bool,
+    /// The array of programs for tail calls.
+    array: Option<i32>,
+    /// Whether a subprogram makes some.
+    has_tail_subprogram: bool,
     frame: Frame,
 }
 
@@ -128,15 +148,19 @@ impl Generator<'_> {
         if self.has_callback {
             self.callback_loop();
         }
+        if self.has_tail_subprogram {
+            self.call_tail_subprogram();
+        }
+        self.tail_calls();
         let items = 6 + self.random.below(24);
         self.items(items, 0);
+        // The map's value takes them where the context can't be written.
+        let (to, at) = match self.array {
+            Some(_) => (value, 0),
+            None => (context, REGISTERS_AT),
+        };
         for number in self.frame.numbers.clone() {
-            self.put(store(
-                DOUBLE,
-                context,
-                REGISTERS_AT + 8 * i16::from(number),
-                number,
-            ));
+            self.put(store(DOUBLE, to, at + 8 * i16::from(number), number));
         }
         // What is left on the stack counts too.
         for slot in 1..=SLOTS {
@@ -144,7 +168,7 @@ impl Generator<'_> {
             self.put(op(ALU64, 0xa0, 0, 1, 0));
             self.put(op_imm(ALU64, 0x20, 0, 0, 31));
         }
-        self.put(store(DOUBLE, context, REGISTERS_AT + 80, 0));
+        self.put(store(DOUBLE, to, at + 80, 0));
         self.put(exit());
     }
 
@@ -211,7 +235,7 @@ impl Generator<'_> {
     }
 
     fn item(&mut self, depth: u32) {
-        match self.random.below(33) {
+        match self.random.below(34) {
             0..=11 => self.arithmetic(),
             12..=14 => self.load(),
             15..=17 => self.store(),
@@ -228,6 +252,7 @@ impl Generator<'_> {
             29 if depth < 2 => self.lookup(),
             30 => self.pointer_in_number(),
             31 => self.deep_stack(),
+            32 if depth < 2 => self.tail_calls(),
             _ => self.arithmetic(),
         }
     }
