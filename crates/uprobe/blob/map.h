@@ -15,7 +15,10 @@ enum map_kind {
 	RING,
 	STACKS,
 	/* An array of programs, for tail calls alone, which the translator writes. */
-	PROGRAMS
+	PROGRAMS,
+	/* From here on: tables with a value of each thread, and those of them that drop an entry where they are full. */
+	THREAD_TABLE,
+	LRU_THREAD_TABLE
 };
 
 struct map {
@@ -29,6 +32,8 @@ struct map {
 	u32 key_size;
 	/* Buckets of a table, or bytes of a ring, less 1. */
 	u32 mask;
+	/* Where the values of a table of threads begin, counted from the thread's control page. */
+	u64 values;
 };
 
 /* Flags of updates, of linux/bpf.h. */

@@ -7,6 +7,10 @@
  * Looking up takes no lock: a chain that changed meanwhile ends in another bucket's mark. Updates and deletions lock
  * the bucket. A thread that finds its own lock is a signal handler in an update: -EBUSY, as the kernel answers there.
  * A lock whose thread died is taken over: each step of a change leaves the bucket whole.
+ *
+ * Of a table with a value of each thread, the values are in the threads' memory, at their node's number. A node has only
+ * a count there, of the entries that it ever was: a thread's value of another entry than the present one is zero. So an
+ * insertion need not reach the memory of other threads, or of other processes.
  */
 #ifndef TABLE_H
 #define TABLE_H
@@ -69,6 +73,45 @@ static void *value_of(const struct map *map, struct node *node)
 	return node->key + ((map->key_size + 7) & ~7u);
 }
 
+/* A thread's own value of a node. */
+struct own {
+	u64 entry;
+	u8 value[];
+};
+
+static u8 is_of_threads(const struct map *map)
+{
+	return map->kind >= THREAD_TABLE;
+}
+
+static u8 drops_entries(const struct map *map)
+{
+	return map->kind == LRU_TABLE || map->kind == LRU_THREAD_TABLE;
+}
+
+static void *own_value(const struct map *map, u32 number)
+{
+	u64 bytes = (map->value_size + 7) & ~7ul;
+	struct own *own = (struct own *)(control() + map->values +
+					 (number - 1) * (sizeof(struct own) + bytes));
+	u64 entry = __atomic_load_n((u64 *)value_of(map, node_of(map, number)), __ATOMIC_RELAXED);
+
+	if (own->entry != entry) {
+		/* In this order: a signal handler in between does the same. */
+		clear(own->value, bytes);
+		__atomic_store_n(&own->entry, entry, __ATOMIC_RELEASE);
+	}
+	return own->value;
+}
+
+/* What a program gets as a node's value. The tool has no memory of a thread, and gets the count. */
+static void *value_here(const struct map *map, u32 number)
+{
+	if (is_of_threads(map) && environment.has_areas)
+		return own_value(map, number);
+	return value_of(map, node_of(map, number));
+}
+
 static u32 hash_of(const u8 *key, u32 bytes)
 {
 	u64 hash = 0x9e3779b97f4a7c15 ^ bytes, word;
@@ -117,7 +160,7 @@ static void *table_lookup(const struct map *map, const u8 *key)
 		for (steps = 0; is_node(map, at) && steps < map->entries; steps++) {
 			node = node_of(map, at);
 			if (is_node_of(map, node, hash, key))
-				return value_of(map, node);
+				return value_here(map, at);
 			at = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE);
 		}
 		if (at == (MARK | number))
@@ -248,7 +291,7 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 		if (flags == NOEXIST)
 			error = -EEXIST;
 		else
-			copy(value_of(map, node_of(map, *link)), value, map->value_size);
+			copy(value_here(map, *link), value, map->value_size);
 		goto out;
 	}
 	if (flags == EXIST) {
@@ -256,14 +299,16 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 		goto out;
 	}
 	number = take_free(map);
-	if (!number && map->kind == LRU_TABLE)
+	if (!number && drops_entries(map))
 		number = evict(map, hash);
 	if (!number) {
 		error = -E2BIG;
 		goto out;
 	}
 	node = node_of(map, number);
-	copy(value_of(map, node), value, map->value_size);
+	if (is_of_threads(map))
+		__atomic_fetch_add((u64 *)value_of(map, node), 1, __ATOMIC_RELAXED);
+	copy(value_here(map, number), value, map->value_size);
 	copy(node->key, key, map->key_size);
 	__atomic_store_n(&node->hash, hash, __ATOMIC_RELEASE);
 	__atomic_store_n(&node->next, bucket->first, __ATOMIC_RELEASE);

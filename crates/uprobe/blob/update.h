@@ -22,7 +22,7 @@ static void *array_lookup(const struct map *map, u32 key)
 
 static u8 is_table(const struct map *map)
 {
-	return map->kind == TABLE || map->kind == LRU_TABLE;
+	return map->kind == TABLE || map->kind == LRU_TABLE || is_of_threads(map);
 }
 
 void *bpf_map_lookup_elem(const struct map *map, const u32 *key)
@@ -74,7 +74,7 @@ s64 bpf_for_each_map_elem(const struct map *map, callback *call, void *context, 
 			/* The callback may delete it. */
 			next = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE);
 			count++;
-			if (call(map, node->key, value_of(map, node), context))
+			if (call(map, node->key, value_here(map, at), context))
 				return count;
 			at = next;
 		}

@@ -71,6 +71,18 @@ pub enum Error {
         /// The most that a program may take.
         most: u32,
     },
+    /// The threads' memory for maps is too small.
+    #[error(
+        "the map {map} needs {bytes} bytes in each thread, and {left} are left\n  lower its max_entries, or use a kernel uprobe"
+    )]
+    ThreadMemory {
+        /// The map.
+        map: String,
+        /// What it needs.
+        bytes: u64,
+        /// What is left.
+        left: u64,
+    },
     /// A ring holds what no program writes.
     #[error(
         "the ring {map} of process {pid} holds no valid record\n  the process, or a probe, overwrote it: attach again"

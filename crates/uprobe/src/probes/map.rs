@@ -4,6 +4,7 @@ use super::{
     error::{Error, Result},
     probes::Probes,
     store::{Store, wrong},
+    table::{Entry, Table},
 };
 use crate::{
     object::LoadedMap,
@@ -81,11 +82,13 @@ impl Map<'_> {
     /// Removes a key of a table. Whether it was there.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         match self.store {
-            Some(Store::Table(table)) => table.delete(key).map_err(|source| Error::Map {
-                map: self.map.name.clone(),
-                what: "changed",
-                source,
-            }),
+            Some(Store::Table(table) | Store::ThreadTable(table)) => {
+                table.delete(key).map_err(|source| Error::Map {
+                    map: self.map.name.clone(),
+                    what: "changed",
+                    source,
+                })
+            }
             _ => Err(wrong(self.map, "keys")),
         }
     }
@@ -93,7 +96,10 @@ impl Map<'_> {
     /// A table's entries. Some that come or go meanwhile may be missing, or there twice.
     pub fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         match self.store {
-            Some(Store::Table(table)) => Ok(table.entries()),
+            Some(Store::Table(table)) => {
+                let entries = table.entries().into_iter();
+                Ok(entries.map(|entry| (entry.key, entry.value)).collect())
+            }
             _ => Err(wrong(self.map, "keys")),
         }
     }
@@ -102,10 +108,50 @@ impl Map<'_> {
     /// is what a sum over CPUs is in the kernel.
     pub fn of_threads(&self, index: u32) -> Result<Vec<Vec<u8>>> {
         let (fd, array) = self.thread_array()?;
+        let at = u64::from(index) * array.stride();
         let targets = self.probes.targets.values();
         Ok(targets
-            .flat_map(|target| target.thread_values(fd, array, index))
+            .flat_map(|target| target.thread_bytes(fd, at as usize, array.value_size as usize))
             .collect())
+    }
+
+    /// The values of a key of a table that the kernel has per CPU: one of each thread area that has one. `None` where the
+    /// table has no such key.
+    pub fn of_threads_by_key(&self, key: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let table = self.thread_table()?;
+        Ok(table.find(key).map(|entry| self.values(table, &entry)))
+    }
+
+    /// The entries of such a table. Some that come or go meanwhile may be missing, or there twice.
+    #[expect(clippy::type_complexity, reason = "keys, and values of each")]
+    pub fn entries_of_threads(&self) -> Result<Vec<(Vec<u8>, Vec<Vec<u8>>)>> {
+        let table = self.thread_table()?;
+        let entries = table.entries().into_iter().map(|entry| {
+            let values = self.values(table, &entry);
+            (entry.key, values)
+        });
+        Ok(entries.collect())
+    }
+
+    fn thread_table(&self) -> Result<&Table> {
+        match self.store {
+            Some(Store::ThreadTable(table)) => Ok(table),
+            _ => Err(wrong(self.map, "keys with values of threads")),
+        }
+    }
+
+    /// The threads' values of an entry. Where a thread's is of another entry of the node, it is zero.
+    fn values(&self, table: &Table, entry: &Entry) -> Vec<Vec<u8>> {
+        let shape = table.shape();
+        let (at, bytes) = (
+            entry.number as usize * shape.thread_stride(),
+            8 + shape.value_size as usize,
+        );
+        let fd = self.map.fd().as_raw_fd();
+        let targets = self.probes.targets.values();
+        let values = targets.flat_map(|target| target.thread_bytes(fd, at, bytes));
+        let is_of_entry = values.filter(|bytes| bytes[..8] == entry.value);
+        is_of_entry.map(|bytes| bytes[8..].to_vec()).collect()
     }
 
     /// Gives each thread area of the processes that have the map a value. What a thread writes at that moment may win.

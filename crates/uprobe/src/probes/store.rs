@@ -20,6 +20,8 @@ pub(super) enum Store {
     Array(Pages),
     /// A hash table.
     Table(Table),
+    /// A hash table with a value of each thread.
+    ThreadTable(Table),
     /// Stacks, by the number that `bpf_get_stackid` returns.
     Stacks(SharedMemory),
     /// Nothing: each process's threads have their own.
@@ -33,16 +35,19 @@ pub(super) enum Store {
 impl Store {
     /// `None` where the type has no form in user space.
     pub(super) fn create(map: &LoadedMap) -> Result<Option<Self>> {
-        let shape = |is_lru| TableShape {
+        let shape = |is_lru, is_of_threads| TableShape {
             key_size: map.key_size,
             value_size: map.value_size,
             entries: map.entries,
             is_lru,
+            is_of_threads,
         };
         Ok(Some(match map.kind {
             MapType::Array => Store::Array(map.pages()?),
-            MapType::Hash => Store::Table(Table::create(shape(false))?),
-            MapType::LruHash => Store::Table(Table::create(shape(true))?),
+            MapType::Hash => Store::Table(Table::create(shape(false, false))?),
+            MapType::LruHash => Store::Table(Table::create(shape(true, false))?),
+            MapType::PercpuHash => Store::ThreadTable(Table::create(shape(false, true))?),
+            MapType::LruPercpuHash => Store::ThreadTable(Table::create(shape(true, true))?),
             MapType::PercpuArray => Store::Threads,
             MapType::RingBuf => Store::Ring,
             MapType::ProgArray => Store::Programs,

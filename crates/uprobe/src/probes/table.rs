@@ -6,6 +6,16 @@ use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory}
 use crate::translate::helpers::{MapDescriptor, TableShape};
 use std::{ffi::c_void, io, slice};
 
+/// An entry.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Vec<u8>,
+    /// Of a table of threads, which of its node's entries it is.
+    pub(super) value: Vec<u8>,
+    /// Its node, from 0.
+    pub(super) number: u32,
+}
+
 /// A table.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -37,13 +47,22 @@ impl Table {
         MapDescriptor::table(address, self.shape)
     }
 
+    pub(super) fn shape(&self) -> TableShape {
+        self.shape
+    }
+
     /// The value of a key.
     pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.find(key).map(|entry| entry.value)
+    }
+
+    /// The entry of a key.
+    pub(super) fn find(&self, key: &[u8]) -> Option<Entry> {
         self.check_key(key);
         // SAFETY: the descriptor is of memory that lives as long as `self`, and the key is as long as it says.
         let value = unsafe { (self.helpers.lookup)(&raw const self.descriptor, key.as_ptr()) };
         // SAFETY: the helper returned the address of a value in the table, or none.
-        (!value.is_null()).then(|| unsafe { self.value(value) })
+        (!value.is_null()).then(|| unsafe { self.entry(key.to_vec(), value) })
     }
 
     /// Gives a key a value.
@@ -73,7 +92,7 @@ impl Table {
     }
 
     /// All entries. Some that come or go meanwhile may be missing, or there twice.
-    pub(super) fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn entries(&self) -> Vec<Entry> {
         let mut all = Collected {
             table: self,
             entries: Vec::new(),
@@ -97,15 +116,20 @@ impl Table {
     /// # Safety
     ///
     /// The address is that of a value of this table.
-    unsafe fn value(&self, at: *const u8) -> Vec<u8> {
-        // SAFETY: the caller's.
-        unsafe { copy_of(at, self.shape.value_size as usize) }
+    unsafe fn entry(&self, key: Vec<u8>, at: *const u8) -> Entry {
+        let offset = at as usize - self.memory.address() as usize;
+        Entry {
+            key,
+            // SAFETY: the caller's.
+            value: unsafe { copy_of(at, self.shape.value_in_node() as usize) },
+            number: self.shape.number(offset),
+        }
     }
 }
 
 struct Collected<'a> {
     table: &'a Table,
-    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    entries: Vec<Entry>,
 }
 
 /// # Safety
@@ -121,10 +145,8 @@ unsafe extern "C" fn collect(
     let all = unsafe { &mut *all.cast::<Collected<'_>>() };
     // SAFETY: the helper passes the addresses of a key and of its value.
     let entry = unsafe {
-        (
-            copy_of(key, all.table.shape.key_size as usize),
-            all.table.value(value),
-        )
+        let key = copy_of(key, all.table.shape.key_size as usize);
+        all.table.entry(key, value)
     };
     all.entries.push(entry);
     0

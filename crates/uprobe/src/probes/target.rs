@@ -273,13 +273,24 @@ impl Target {
         }
     }
 
-    /// The threads' values at an index.
-    pub(super) fn thread_values(&self, map: i32, array: ArrayPlace, index: u32) -> Vec<Vec<u8>> {
+    /// Bytes of each thread's memory for a map, so far from its beginning.
+    pub(super) fn thread_bytes(&self, map: i32, offset: usize, bytes: usize) -> Vec<Vec<u8>> {
         let Some(Own::Threads(start)) = self.maps.get(&map).map(|placed| &placed.own) else {
             return Vec::new();
         };
-        let at = start + u64::from(index) * array.stride();
-        self.runtime.thread_memory(at, array.value_size as usize)
+        self.runtime.thread_memory(start + offset as u64, bytes)
+    }
+
+    fn take_thread_memory(&mut self, map: &str, bytes: u64) -> Result<(u64, u64)> {
+        let taken = self.runtime.take_thread_memory(bytes);
+        taken.map_err(|error| match error {
+            process::Error::ThreadMemory { bytes, left, .. } => Error::ThreadMemory {
+                map: map.to_owned(),
+                bytes,
+                left,
+            },
+            other => other.into(),
+        })
     }
 
     /// Gives all threads a value at an index.
@@ -347,7 +358,7 @@ impl Target {
                         is_read_only: map.is_read_only,
                         again_from: None,
                     },
-                    Store::Table(table) => store::share(table.memory()),
+                    Store::Table(table) | Store::ThreadTable(table) => store::share(table.memory()),
                     Store::Stacks(memory) => store::share(memory),
                     Store::Ring => store::share_ring(&rings[fd]),
                     Store::Programs => Shared {
@@ -372,6 +383,12 @@ impl Target {
             let (descriptor, own) = match store {
                 Store::Array(_) => (MapDescriptor::array(values), Own::Nothing),
                 Store::Table(table) => (table.descriptor(at), Own::Nothing),
+                Store::ThreadTable(table) => {
+                    let bytes = table.shape().thread_stride() as u64 * u64::from(map.entries);
+                    let (start, from_control) = self.take_thread_memory(&map.name, bytes)?;
+                    let descriptor = table.descriptor(at).with_values(from_control);
+                    (descriptor, Own::Threads(start))
+                }
                 Store::Stacks(_) => {
                     let stacks = MapDescriptor::stacks(at, map.value_size, map.entries);
                     (stacks, Own::Nothing)
@@ -387,7 +404,7 @@ impl Target {
                 }
                 Store::Threads => {
                     let bytes = values.stride() * u64::from(map.entries);
-                    let (start, from_control) = self.runtime.take_thread_memory(bytes)?;
+                    let (start, from_control) = self.take_thread_memory(&map.name, bytes)?;
                     let place = ArrayPlace {
                         values: from_control,
                         ..values

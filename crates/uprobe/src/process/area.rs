@@ -156,10 +156,11 @@ impl Areas {
     pub(super) fn take_memory(&self, pid: i32, memory: &Memory, bytes: u64) -> Result<u64> {
         let at = self.layout.base + STATE_MEMORY as u64;
         let taken = memory.read_u64(at)?;
-        let whole = bytes.next_multiple_of(64);
-        if bytes > AREA || SLOTS * SLOT + taken + whole > AREA {
-            return Err(Error::Full { pid });
+        let left = AREA - SLOTS * SLOT - taken;
+        if bytes > left {
+            return Err(Error::ThreadMemory { pid, bytes, left });
         }
+        let whole = bytes.next_multiple_of(64);
         memory.write(at, &(taken + whole).to_le_bytes())?;
         Ok(SLOTS * SLOT + taken)
     }

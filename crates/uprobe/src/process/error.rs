@@ -207,6 +207,18 @@ pub enum Error {
         /// The process.
         pid: i32,
     },
+    /// The threads' memory for maps is taken.
+    #[error(
+        "a map needs {bytes} bytes in each thread of process {pid}, and there are {left}\n  lower the map's max_entries, or use a kernel uprobe"
+    )]
+    ThreadMemory {
+        /// The process.
+        pid: i32,
+        /// What the map needs.
+        bytes: u64,
+        /// What is left.
+        left: u64,
+    },
     /// A system call that was made in the process failed.
     #[error("{call} in process {pid}: {source}")]
     Remote {

@@ -21,4 +21,5 @@ mod kernel;
 mod machine;
 mod random;
 mod tail;
+mod thread_table;
 mod trial;

@@ -10,6 +10,8 @@ const LRU_TABLE: u32 = 3;
 const RING: u32 = 4;
 const STACKS: u32 = 5;
 const PROGRAMS: u32 = 6;
+const THREAD_TABLE: u32 = 7;
+const LRU_THREAD_TABLE: u32 = 8;
 
 /// The bytes before a table's buckets, those of a bucket, and those of a node before its key.
 const TABLE_HEAD: usize = 64;
@@ -32,11 +34,12 @@ pub struct MapDescriptor {
     kind: u32,
     key_size: u32,
     mask: u32,
+    values: u64,
 }
 
 impl MapDescriptor {
     /// The bytes of a descriptor.
-    pub const BYTES: usize = 32;
+    pub const BYTES: usize = 40;
 
     /// Where an array of programs has the address of its table, and the number of its slots.
     pub(crate) const MEMORY_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, memory) as u32;
@@ -56,6 +59,7 @@ impl MapDescriptor {
             kind: ARRAY,
             key_size: 4,
             mask: 0,
+            values: 0,
         }
     }
 
@@ -74,9 +78,15 @@ impl MapDescriptor {
             value_size: shape.value_size,
             stride: shape.node() as u32,
             entries: shape.entries,
-            kind: if shape.is_lru { LRU_TABLE } else { TABLE },
+            kind: match (shape.is_of_threads, shape.is_lru) {
+                (false, false) => TABLE,
+                (false, true) => LRU_TABLE,
+                (true, false) => THREAD_TABLE,
+                (true, true) => LRU_THREAD_TABLE,
+            },
             key_size: shape.key_size,
             mask: shape.buckets() - 1,
+            values: 0,
         }
     }
 
@@ -90,6 +100,7 @@ impl MapDescriptor {
             kind: RING,
             key_size: 0,
             mask: bytes - 1,
+            values: 0,
         }
     }
 
@@ -103,6 +114,7 @@ impl MapDescriptor {
             kind: STACKS,
             key_size: 4,
             mask: entries.next_power_of_two() - 1,
+            values: 0,
         }
     }
 
@@ -116,7 +128,14 @@ impl MapDescriptor {
             kind: PROGRAMS,
             key_size: 4,
             mask: 0,
+            values: 0,
         }
+    }
+
+    /// The same table, whose values are so far from a thread's control page.
+    #[must_use]
+    pub fn with_values(self, values: u64) -> Self {
+        MapDescriptor { values, ..self }
     }
 
     /// Its bytes, to be written to the target.
@@ -131,6 +150,7 @@ impl MapDescriptor {
             self.key_size,
             self.mask,
         ];
+        bytes[32..].copy_from_slice(&self.values.to_le_bytes());
         for (into, word) in bytes[8..].chunks_exact_mut(4).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
@@ -149,6 +169,8 @@ pub struct TableShape {
     pub entries: u32,
     /// Whether a full table drops an entry for a new one.
     pub is_lru: bool,
+    /// Whether each thread has its own values, in its memory.
+    pub is_of_threads: bool,
 }
 
 impl TableShape {
@@ -158,7 +180,26 @@ impl TableShape {
 
     fn node(&self) -> usize {
         let whole = |bytes: u32| (bytes as usize).next_multiple_of(8);
-        NODE_HEAD + whole(self.key_size) + whole(self.value_size)
+        NODE_HEAD + whole(self.key_size) + whole(self.value_in_node())
+    }
+
+    /// Bytes of what a node has as its value: of a table of threads, the number of entries that it ever was.
+    pub fn value_in_node(&self) -> u32 {
+        if self.is_of_threads {
+            8
+        } else {
+            self.value_size
+        }
+    }
+
+    /// The number of a node, from 0, by how far what it has as its value is from the table's beginning.
+    pub fn number(&self, value: usize) -> u32 {
+        ((value - self.nodes_at()) / self.node()) as u32
+    }
+
+    /// Bytes of a thread's memory for one node: which entry the value is of, 8 bytes, and the value.
+    pub fn thread_stride(&self) -> usize {
+        8 + (self.value_size as usize).next_multiple_of(8)
     }
 
     fn nodes_at(&self) -> usize {

@@ -15,7 +15,7 @@
 //!   (LRU) drops the one that came first in some bucket.
 //! - Stacks are those of user space only, by frame pointers.
 //!
-//! Not here yet: `bpf_trace_printk`, `bpf_snprintf`, timers, dynamic pointers, tables per CPU.
+//! Not here yet: `bpf_trace_printk`, `bpf_snprintf`, timers, dynamic pointers, `bpf_map_lookup_percpu_elem`.
 
 mod blob;
 mod map;
