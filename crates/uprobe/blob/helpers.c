@@ -13,6 +13,7 @@
 #include "ring.h"
 #include "stack.h"
 #include "update.h"
+#include "trace.h"
 
 enum {
 	PR_GET_NAME = 16,
@@ -41,23 +42,9 @@ u64 bpf_ktime_get_tai_ns(void)
 	return clock(TAI);
 }
 
-/* What Linux keeps for user space in IA32_TSC_AUX: the CPU in 12 bits, then the node. */
-static u32 cpu_and_node(void)
-{
-	u32 low, high, both;
-	u64 wide;
-
-	if (environment.has_rdpid) {
-		asm volatile("rdpid %0" : "=r"(wide));
-		return wide;
-	}
-	asm volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(both));
-	return both;
-}
-
 u64 bpf_get_smp_processor_id(void)
 {
-	return cpu_and_node() & 0xfff;
+	return cpu_and_node() & CPU_MASK;
 }
 
 u64 bpf_get_numa_node_id(void)

@@ -44,4 +44,20 @@ static u64 this_thread(void)
 	return thread;
 }
 
+/* What Linux keeps for user space in IA32_TSC_AUX: the CPU in 12 bits, then the node. */
+#define CPU_MASK 0xfff
+
+static u32 cpu_and_node(void)
+{
+	u32 low, high, both;
+	u64 wide;
+
+	if (environment.has_rdpid) {
+		asm volatile("rdpid %0" : "=r"(wide));
+		return wide;
+	}
+	asm volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(both));
+	return both;
+}
+
 #endif

@@ -67,7 +67,8 @@ enum {
 	EFAULT = 14,
 	EBUSY = 16,
 	EEXIST = 17,
-	EINVAL = 22
+	EINVAL = 22,
+	ENOSPC = 28
 };
 
 /* Signals. */

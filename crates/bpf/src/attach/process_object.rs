@@ -13,7 +13,7 @@ use std::{
 };
 
 use bpfcost_uprobe::{
-    object::{Choice, LoadedObject},
+    object::{Choice, LoadedObject, LoadedProgram},
     probes::{self, Attached, Place, Probes},
     process::{self, Image, Mapping, Memory, Starters, Starts},
 };
@@ -42,6 +42,8 @@ pub struct ProcessObject {
     sections: Vec<Section>,
     /// The ring buffers, by name.
     rings: Vec<String>,
+    /// Whether programs write lines of text, which count as records.
+    writes_lines: bool,
     /// Stops processes that start.
     starts: Option<Starts>,
     attached: Vec<Process>,
@@ -97,6 +99,7 @@ impl ProcessObject {
             let section = Section::of(&program.name, &program.section);
             sections.push(section.map_err(|words| wrong(path, words))?);
         }
+        let writes_lines = object.programs().iter().any(LoadedProgram::writes_lines);
         let rings = object.maps().iter().filter(|map| map.is_ring());
         let rings = rings.map(|map| map.name.clone()).collect();
         let mut probes = Probes::new(object)?;
@@ -105,6 +108,7 @@ impl ProcessObject {
             path: path.to_owned(),
             sections,
             rings,
+            writes_lines,
             starts: None,
             attached: Vec::new(),
             places: BTreeMap::new(),
@@ -352,17 +356,18 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// Whether it has ring buffers, which have to be read.
+    /// Whether it has ring buffers, or writes lines of text, which have to be read.
     pub fn has_buffers(&self) -> bool {
-        !self.rings.is_empty()
+        !self.rings.is_empty() || self.writes_lines
     }
 
-    /// Takes what is in its ring buffers; all that was taken, and lost, since it was loaded.
+    /// Takes what is in its ring buffers, and lines of text; all that was taken, and lost, since it was loaded.
     pub fn take(&mut self) -> Result<BufferCounts> {
         for ring in &self.rings {
             let taken = &mut self.taken.records;
             self.probes.consume(ring, |_, _| *taken += 1)?;
         }
+        self.probes.trace(|_| self.taken.records += 1)?;
         Ok(BufferCounts {
             records: self.taken.records,
             lost: self.taken.lost + self.dropped()?,
@@ -373,7 +378,8 @@ impl ProcessObject {
     fn dropped(&self) -> Result<u64> {
         let rings = self.rings.iter();
         let dropped = rings.map(|ring| Ok(self.probes.map(ring)?.dropped()?));
-        dropped.sum()
+        let records: Result<u64> = dropped.sum();
+        Ok(records? + self.probes.trace_dropped())
     }
 }
 

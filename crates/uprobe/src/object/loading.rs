@@ -75,6 +75,11 @@ impl LoadedProgram {
         self.instructions.iter().any(Instruction::is_tail_call)
     }
 
+    /// Whether it writes lines of text (`bpf_trace_printk`, `bpf_trace_vprintk`).
+    pub fn writes_lines(&self) -> bool {
+        self.instructions.iter().any(Instruction::writes_line)
+    }
+
     /// What backends translate.
     pub fn program(&self) -> Program<'_> {
         Program {

@@ -34,8 +34,10 @@ mod store;
 mod table;
 mod tail_calls;
 mod target;
+mod trace;
 mod usdt;
 
 pub use error::{Error, Result};
 pub use map::Map;
 pub use probes::{At, Attached, Place, Probes};
+pub use trace::TraceLine;

@@ -5,6 +5,7 @@ use super::{
     map::Map,
     store::{Store, wrong},
     target::Target,
+    trace::TraceLine,
     usdt::{SPECS, Specs},
 };
 use crate::{
@@ -301,6 +302,17 @@ impl Probes {
             target.consume(fd, &name, &mut |record| take(pid, record))?;
         }
         Ok(())
+    }
+
+    /// Reads the lines that programs wrote by `bpf_trace_printk` and `bpf_trace_vprintk`, of each process in their order.
+    pub fn trace(&mut self, mut take: impl FnMut(&TraceLine<'_>)) -> Result<()> {
+        let mut targets = self.targets.values_mut();
+        targets.try_for_each(|target| target.trace(&mut take))
+    }
+
+    /// How many such lines there was no room for.
+    pub fn trace_dropped(&self) -> u64 {
+        self.targets.values().map(Target::trace_dropped).sum()
     }
 
     fn find(&self, name: &str) -> Result<(usize, &LoadedMap)> {

@@ -6,6 +6,7 @@ use super::{
     ring::Ring,
     store::{self, Store},
     tail_calls::ProgramTable,
+    trace::{self, TraceLine},
 };
 use crate::{
     object::{LoadedObject, LoadedProgram},
@@ -63,6 +64,9 @@ const READERS: &[&str] = &[
     "bpf_copy_from_user",
     "bpf_get_stack",
     "bpf_get_stackid",
+    "bpf_snprintf",
+    "bpf_trace_printk",
+    "bpf_trace_vprintk",
 ];
 
 /// A process, and what an object has there.
@@ -78,6 +82,8 @@ pub(super) struct Target {
     helpers: HelperTable,
     /// By the map's descriptor.
     maps: BTreeMap<i32, Placed>,
+    /// The ring for lines of text, and its descriptor's address, if a program writes some.
+    trace: Option<(Ring, u64)>,
     /// The programs by name.
     programs: HashMap<String, Loaded>,
 }
@@ -136,6 +142,7 @@ impl Target {
             lacks_guard: environment.guard.is_some(),
             helpers,
             maps: BTreeMap::new(),
+            trace: None,
             programs: HashMap::new(),
         })
     }
@@ -227,9 +234,13 @@ impl Target {
             self.runtime.install_guard()?;
             self.lacks_guard = false;
         }
+        if self.trace.is_none() && program.writes_lines() {
+            self.trace = Some(self.make_trace()?);
+        }
         let layout = Layout {
             object,
             maps: &self.maps,
+            trace_ring: self.trace.as_ref().map(|(_, handle)| *handle),
         };
         let helpers = &self.helpers;
         let mut code = None;
@@ -243,6 +254,36 @@ impl Target {
         let loaded = Loaded { address, code };
         self.programs.insert(program.name.clone(), loaded);
         Ok(())
+    }
+
+    fn make_trace(&mut self) -> Result<(Ring, u64)> {
+        let ring = Ring::create(trace::RING_BYTES)?;
+        let at = self.runtime.share(&[store::share_ring(&ring)])?[0];
+        let descriptor = ring.descriptor(at).to_bytes().to_vec();
+        let handle = self.runtime.load(MapDescriptor::BYTES, |_| {
+            Ok::<_, process::Error>(descriptor)
+        })?;
+        Ok((ring, handle))
+    }
+
+    /// The lines that programs wrote.
+    pub(super) fn trace(&mut self, take: &mut dyn FnMut(&TraceLine<'_>)) -> Result<()> {
+        let (pid, is_over) = (self.runtime.pid(), !self.runtime.is_there());
+        let Some((ring, _)) = &mut self.trace else {
+            return Ok(());
+        };
+        let mut take = |record: &[u8]| {
+            if let Some(line) = TraceLine::of(pid, record) {
+                take(&line);
+            }
+        };
+        let read = ring.consume(is_over, &mut take);
+        read.map_err(|error| error.of("of bpf_trace_printk", pid))
+    }
+
+    /// How many lines there was no room for.
+    pub(super) fn trace_dropped(&self) -> u64 {
+        self.trace.as_ref().map_or(0, |(ring, _)| ring.dropped())
     }
 
     /// The records of a map's ring.
@@ -437,6 +478,7 @@ fn uses_any(program: &LoadedProgram, helpers: &[&str]) -> bool {
 struct Layout<'a> {
     object: &'a LoadedObject,
     maps: &'a BTreeMap<i32, Placed>,
+    trace_ring: Option<u64>,
 }
 
 impl MapLayout for Layout<'_> {
@@ -449,5 +491,9 @@ impl MapLayout for Layout<'_> {
             map: map.map_or_else(|| fd.to_string(), |map| map.name.clone()),
             kind: map.map_or_else(|| "none".to_owned(), |map| store::kind_name(map.kind)),
         })
+    }
+
+    fn trace_ring(&self) -> Option<u64> {
+        self.trace_ring
     }
 }

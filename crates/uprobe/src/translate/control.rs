@@ -2,8 +2,8 @@
 
 use super::{
     assembler::{
-        Condition, Memory, Op, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Reg, Shift,
-        Size,
+        Condition, Memory, Op, R9, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Reg,
+        Shift, Size,
     },
     error::{Error, Result},
     function::{self, Function},
@@ -237,10 +237,18 @@ impl Pass<'_> {
             _ if instruction.is_tail_call() => self.tail_call(),
             (0, _) => {
                 let id = helper.cast_unsigned();
-                let address = self.helpers.address(id).ok_or(Error::UnsupportedHelper {
+                let unsupported = Error::UnsupportedHelper {
                     instruction: index,
                     helper: HelperTable::name(id),
-                })?;
+                };
+                let Some(address) = self.helpers.address(id) else {
+                    return Err(unsupported);
+                };
+                if instruction.writes_line() {
+                    // A sixth argument.
+                    let ring = self.trace_ring().ok_or(unsupported)?;
+                    self.code.address_constant(R9, ring);
+                }
                 self.code.call_address(address);
             }
             _ => return self.unsupported(index, "a call of this kind".to_owned()),

@@ -85,8 +85,10 @@ pub(crate) mod pseudo {
     pub(crate) const KFUNC: u8 = 2;
 }
 
-/// The helper of tail calls.
+/// The helper of tail calls, and those that write lines of text.
 const TAIL_CALL: u32 = 12;
+const TRACE_PRINTK: u32 = 6;
+const TRACE_VPRINTK: u32 = 177;
 
 /// The frame pointer.
 pub(crate) const FRAME: u8 = 10;
@@ -200,6 +202,11 @@ impl Instruction {
     /// Whether it is a tail call.
     pub(crate) fn is_tail_call(&self) -> bool {
         self.helper() == Some(TAIL_CALL)
+    }
+
+    /// Whether it calls a helper that writes a line of text.
+    pub(crate) fn writes_line(&self) -> bool {
+        matches!(self.helper(), Some(TRACE_PRINTK | TRACE_VPRINTK))
     }
 
     /// The same instruction, with the map of another file descriptor: `numbers` are pairs of old and new ones.

@@ -7,6 +7,11 @@ pub trait MapLayout {
     /// The place of the map that has this file descriptor in the loading process; [`super::Error::UnsupportedMap`]
     /// where the map has no form in user space.
     fn place(&self, fd: i32) -> Result<MapPlace>;
+
+    /// The address of the descriptor of the ring that `bpf_trace_printk` writes to; `None` where there is none.
+    fn trace_ring(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Where a map is in the target.

@@ -254,6 +254,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The descriptor of the ring for lines of text.
+    pub(super) fn trace_ring(&self) -> Option<u64> {
+        self.maps.layout.trace_ring()
+    }
+
     pub(super) fn function(&self) -> &'a Function {
         &self.functions[self.current]
     }

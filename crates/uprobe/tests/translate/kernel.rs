@@ -155,6 +155,31 @@ pub(crate) fn program_array(slots: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// An array of one value, which nothing can change any more: of a program's constants.
+pub(crate) fn read_only(value: &[u8]) -> io::Result<OwnedFd> {
+    let options = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as _,
+        map_flags: sys::BPF_F_RDONLY_PROG,
+        ..Default::default()
+    };
+    let (kind, bytes) = (sys::BPF_MAP_TYPE_ARRAY, value.len() as u32);
+    // SAFETY: the name is a C string, and the options are as large as they say.
+    let fd = unsafe { sys::bpf_map_create(kind, c"constants".as_ptr(), 4, bytes, 1, &options) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call made this descriptor, and nothing else owns it.
+    let map = unsafe { OwnedFd::from_raw_fd(fd) };
+    let key = 0_u32;
+    // SAFETY: the kernel reads a key of 4 bytes and a value of the map's size.
+    let done = unsafe {
+        let key = (&raw const key).cast();
+        sys::bpf_map_update_elem(fd, key, value.as_ptr().cast(), 0) == 0
+            && sys::bpf_map_freeze(fd) == 0
+    };
+    done.then_some(map).ok_or_else(io::Error::last_os_error)
+}
+
 /// Puts a program into a slot of an array.
 pub(crate) fn set_slot(array: &OwnedFd, slot: u32, program: &OwnedFd) -> io::Result<()> {
     let fd = program.as_raw_fd();

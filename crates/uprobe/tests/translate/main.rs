@@ -14,6 +14,7 @@ mod btf;
 mod calls;
 mod decode;
 mod edge;
+mod format;
 mod generator;
 mod helpers;
 mod input;

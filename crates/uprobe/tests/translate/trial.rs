@@ -72,9 +72,9 @@ pub(crate) struct Input {
 /// What a run of it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
-    result: u32,
+    pub(crate) result: u32,
     pub(crate) context: Vec<u8>,
-    value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     entries: Vec<u8>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`Blob`] has them as bytes, compiled from `blob/`: maps (arrays, those of threads, tables, stacks), ring buffers,
 //! reading memory, stacks by frame pointers, the clocks, process and thread id, user and group id, command, CPU, node,
-//! random numbers. The translator writes `bpf_loop`, `bpf_get_func_ip`, `bpf_get_attach_cookie` and lookups of known
-//! arrays itself.
+//! random numbers, text by formats. The translator writes tail calls, `bpf_loop`, `bpf_get_func_ip`,
+//! `bpf_get_attach_cookie` and lookups of known arrays itself.
 //!
 //! # Where they differ from the kernel's
 //!
@@ -14,8 +14,9 @@
 //! - An update of a table's entry overwrites the value where it is. A table with the least recently used entries dropped
 //!   (LRU) drops the one that came first in some bucket.
 //! - Stacks are those of user space only, by frame pointers.
+//! - `bpf_trace_printk` writes to a ring ([`super::MapLayout::trace_ring`]); `%p` and `%pK` show addresses, not hashes.
 //!
-//! Not here yet: `bpf_trace_printk`, `bpf_snprintf`, timers, dynamic pointers, `bpf_map_lookup_percpu_elem`.
+//! Not here yet: timers, dynamic pointers, `bpf_map_lookup_percpu_elem`.
 
 mod blob;
 mod map;

@@ -1,0 +1,153 @@
+//! Lines that programs write by `bpf_printk`, in running processes.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/compile.rs"]
+mod compile;
+
+use bpfcost_uprobe::{
+    object::{Choice, LoadedObject},
+    probes::{At, Place, Probes},
+    process::{Hits, Image},
+};
+use common::{Binary, Target};
+use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder, UprobeOpts};
+
+/// The words of the object's variables.
+const RETURNED: usize = 1;
+const FAILED: usize = 2;
+const CALLS: u64 = 60;
+
+fn open() -> Probes {
+    let object = compile::bpf("tests/trace/trace.bpf.c");
+    Probes::new(LoadedObject::from_bytes("trace", &object, &Choice::default()).unwrap()).unwrap()
+}
+
+/// Has the process make its calls with a program attached.
+fn run(probes: &mut Probes, process: &mut Target, program: &str) -> Hits {
+    let image = Image::of_program(process.pid()).unwrap();
+    let function = image.function("handle").unwrap();
+    let place = Place {
+        program,
+        function: &function,
+        at: At::Entry,
+        cookie: 0,
+    };
+    let attached = probes.attach(process.pid(), &[place]).unwrap();
+    calls(process);
+    probes.detach(attached).unwrap()
+}
+
+fn calls(process: &mut Target) {
+    process.send("go");
+    assert!(process.line().ends_with(" 0"));
+}
+
+fn variable(bytes: &[u8], index: usize) -> u64 {
+    u64::from_ne_bytes(bytes[8 * index..][..8].try_into().unwrap())
+}
+
+fn user_variable(probes: &Probes, index: usize) -> u64 {
+    let bytes = probes.map(".bss").unwrap().get(&[0; 4]).unwrap();
+    variable(&bytes.unwrap(), index)
+}
+
+fn until_zero(bytes: &[u8]) -> Vec<u8> {
+    bytes.split(|&byte| byte == 0).next().unwrap().to_vec()
+}
+
+/// The text of each line, and what the helper returned.
+fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
+    let object = compile::bpf("tests/trace/trace.bpf.c");
+    let open = ObjectBuilder::default().open_memory(&object).unwrap();
+    let object: Object = open.load().unwrap();
+    let mut programs = object.progs_mut();
+    let program = programs.find(|one| one.name() == "on_handle").unwrap();
+    let options = UprobeOpts {
+        func_name: Some("handle".to_owned()),
+        ..UprobeOpts::default()
+    };
+    let link = program.attach_uprobe_with_opts(process.pid(), binary.path(), 0, options);
+    let link = link.unwrap();
+    calls(process);
+    drop(link);
+    let get = |name: &str, key: u32| {
+        let mut maps = object.maps();
+        let map = maps.find(|map| map.name().to_string_lossy().ends_with(name));
+        let value = map.unwrap().lookup(&key.to_ne_bytes(), MapFlags::ANY);
+        value.unwrap().unwrap()
+    };
+    let lines = (0..2 * CALLS as u32).map(|line| until_zero(&get("lines", line)));
+    (lines.collect(), variable(&get(".bss", 0), RETURNED))
+}
+
+#[test]
+fn lines_are_the_kernels() {
+    let binary = Binary::compile("serve.c", &[]);
+    let mut process = binary.start(&["1", &CALLS.to_string()]);
+    let (expected, returned) = in_kernel(&binary, &mut process);
+    assert!(expected[0].starts_with(b"  0: \"request 0\" of 9"));
+    let mut probes = open();
+    run(&mut probes, &mut process, "on_handle");
+    let mut lines = Vec::new();
+    let mut last = 0;
+    let pid = process.pid();
+    let read = probes.trace(|line| {
+        assert_eq!(line.pid, pid);
+        assert!(
+            line.thread > pid as u32,
+            "a thread that the process started"
+        );
+        assert!(line.time >= last);
+        last = line.time;
+        lines.push(line.text.to_vec());
+    });
+    read.unwrap();
+    assert_eq!(lines, expected);
+    assert_eq!(user_variable(&probes, RETURNED), returned);
+    assert_eq!(probes.trace_dropped(), 0);
+}
+
+#[test]
+fn lines_without_room_are_counted() {
+    let binary = Binary::compile("serve.c", &[]);
+    let mut process = binary.start(&["8", "4000"]);
+    let mut probes = open();
+    let hits = run(&mut probes, &mut process, "on_many").entry.hits;
+    let mut lines = 0;
+    let mut count = |probes: &mut Probes| {
+        let read = probes.trace(|line| {
+            let text = std::str::from_utf8(line.text).unwrap();
+            let (length, request) = text.split_once(" and ").unwrap();
+            assert_eq!(length, request.len().to_string());
+            assert!(request.starts_with("request "));
+            lines += 1;
+        });
+        read.unwrap();
+        lines
+    };
+    let read = count(&mut probes);
+    let dropped = probes.trace_dropped();
+    assert!(dropped > 0);
+    assert_eq!(read + dropped, hits);
+    // There is room again.
+    let again = run(&mut probes, &mut process, "on_many").entry.hits;
+    assert!(count(&mut probes) > read);
+    let dropped = probes.trace_dropped();
+    assert_eq!(count(&mut probes) + dropped, hits + again);
+    assert_eq!(user_variable(&probes, FAILED), 0);
+}
+
+#[test]
+fn what_is_wrong_is_an_error_in_the_program_alone() {
+    let mut process = Binary::compile("serve.c", &[]).start(&["1", "10"]);
+    let mut probes = open();
+    let hits = run(&mut probes, &mut process, "on_wrong").entry.hits;
+    let mut lines = 0;
+    let read = probes.trace(|line| {
+        assert_eq!(line.text, b"nothing: ''");
+        lines += 1;
+    });
+    read.unwrap();
+    assert_eq!((lines, user_variable(&probes, FAILED)), (hits, 0));
+}
