@@ -114,6 +114,13 @@ fn several_programs_at_one_place_all_run() {
     }
 }
 
+#[test]
+fn programs_that_tail_calls_lead_to_need_no_place() {
+    if require::host() {
+        run("lines.bpf.c", 2);
+    }
+}
+
 /// A server, as it were: a shell that runs what a test writes to it.
 struct Shell {
     child: Child,
