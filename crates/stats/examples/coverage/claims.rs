@@ -8,7 +8,7 @@ use bpfcost_stats::{
 };
 
 /// Trials a case gets in an epoch.
-const TRIALS: usize = 3;
+pub(crate) const TRIALS: usize = 3;
 
 /// Epoch medians by case, and the machine's level by epoch.
 struct SimulatedRun {
@@ -96,18 +96,18 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
     }
 }
 
-fn holds(estimate: Option<Estimate>, truth: f64) -> bool {
+pub(crate) fn holds(estimate: Option<Estimate>, truth: f64) -> bool {
     estimate.is_some_and(|e| e.interval().contains(truth))
 }
 
 /// What epoch medians look like apart from the machine's level: quantiles of many.
-struct Bank {
+pub(crate) struct Bank {
     quantiles: Vec<f64>,
     centre: f64,
 }
 
 impl Bank {
-    fn new(noise: Noise, cases: usize, seed: u64) -> Self {
+    pub(crate) fn new(noise: Noise, cases: usize, seed: u64) -> Self {
         // Of what moves, take the still version; the levels of each run are put back in `centre`.
         let still = if noise.moves() { Noise::Normal } else { noise };
         let mut run = SimulatedRun::new(cases);
@@ -124,7 +124,7 @@ impl Bank {
         }
     }
 
-    fn centre(&self, noise: Noise, levels: &[f64]) -> f64 {
+    pub(crate) fn centre(&self, noise: Noise, levels: &[f64]) -> f64 {
         if !noise.moves() {
             return self.centre;
         }

@@ -7,6 +7,7 @@ mod lopsided;
 mod neighbours;
 mod noise;
 mod nothing;
+mod resting;
 mod rounds;
 mod seldom;
 mod sessions;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 /// A part of the output, by the name that selects it.
 type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
-const PARTS: [OutputPart; 14] = [
+const PARTS: [OutputPart; 15] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("families", families),
@@ -34,6 +35,7 @@ const PARTS: [OutputPart; 14] = [
     ("nothing", nothing_is_read),
     ("seldom", seldom::print),
     ("rounds", rounds),
+    ("resting", resting),
     ("neighbours", neighbours),
 ];
 
@@ -395,6 +397,26 @@ fn rounds(_: &mut BoundsCheck, runs: usize) {
             .map(|shift| format!("{:>7.2}", 100.0 * shift))
             .concat()
     );
+}
+
+fn resting(_: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 2;
+    println!(
+        "Runs in which a pair of cases rests once both are known to 1 %, and in which none does ({runs} runs):"
+    );
+    println!("coverage, family-wise false alarms, half-width of the cases that scatter most");
+    println!("noise       pairs  rests      own  difference  alarms  half-width");
+    for noise in Noise::ALL {
+        for (pairs, rests) in [(2, false), (2, true), (12, false), (12, true)] {
+            let r = resting::rested(noise, pairs, rests, runs, 17);
+            let [own, difference, alarms, width] =
+                [r.own, r.difference, r.alarms, r.width].map(|share| 100.0 * share);
+            println!(
+                "{:<12}{pairs:>5}{rests:>7}{own:>9.2}{difference:>12.2}{alarms:>8.2}{width:>12.2}",
+                noise.name()
+            );
+        }
+    }
 }
 
 fn neighbours(ledger: &mut BoundsCheck, runs: usize) {
