@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use regex::bytes::Regex;
+use memchr::memmem::find;
 
 use super::Host;
 use crate::record::Machine;
@@ -172,10 +172,10 @@ fn smt(active: Option<&str>) -> Option<bool> {
 /// (kernel/sched/cputime.c), by its own description of its types, and was not started with that off.
 fn irq_time(host: &Host) -> Option<bool> {
     /// Among others, each ended by a zero.
-    const NAMES: &str = r"\x00(cpu_irqtime|irqtime_account_irq)\x00";
+    const NAMES: [&[u8]; 2] = [b"\0cpu_irqtime\0", b"\0irqtime_account_irq\0"];
     const OFF: [&str; 2] = ["tsc=noirqtime", "irqtime=0"];
     let types = fs::read(host.path("/sys/kernel/btf/vmlinux")).ok()?;
-    let built_in = Regex::new(NAMES).ok()?.is_match(&types);
+    let built_in = NAMES.iter().any(|name| find(&types, name).is_some());
     let words = host.read("/proc/cmdline").unwrap_or_default();
     let off = words.split_whitespace().any(|word| OFF.contains(&word));
     (!types.is_empty()).then_some(built_in && !off)
