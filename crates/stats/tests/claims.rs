@@ -207,17 +207,24 @@ fn a_tax_that_depends_on_the_body_is_found_among_ten() {
 /// new and of one that is known, in every arrangement of the sessions.
 #[test]
 fn sessions_cover() {
-    for arrangement in sessions::ARRANGEMENTS {
-        for &machine in arrangement.machines().iter().filter(|one| one.seen) {
-            for history in [sessions::HISTORIES[0], sessions::HISTORIES[3]] {
-                let found = sessions::compared(machine, arrangement, history, 200, 19);
-                let what = format!("{}, {}, {}", arrangement.name, machine.name, history.name);
-                assert!(found.coverage >= 0.92, "{what}: {found:?}");
-                assert!(
-                    found.differs <= 0.085 && found.gate <= 0.05,
-                    "{what}: {found:?}"
-                );
-            }
+    // The longest of these tests, by far.
+    std::thread::scope(|scope| {
+        for arrangement in sessions::ARRANGEMENTS {
+            scope.spawn(move || sessions_cover_in(arrangement));
+        }
+    });
+}
+
+fn sessions_cover_in(arrangement: sessions::Arrangement) {
+    for &machine in arrangement.machines().iter().filter(|one| one.seen) {
+        for history in [sessions::HISTORIES[0], sessions::HISTORIES[3]] {
+            let found = sessions::compared(machine, arrangement, history, 200, 19);
+            let what = format!("{}, {}, {}", arrangement.name, machine.name, history.name);
+            assert!(found.coverage >= 0.92, "{what}: {found:?}");
+            assert!(
+                found.differs <= 0.085 && found.gate <= 0.05,
+                "{what}: {found:?}"
+            );
         }
     }
 }
