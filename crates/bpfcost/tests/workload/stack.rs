@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::{
     agent::Agent,
     definition::{REDIS, able, with},
+    running::Running,
+    tool::{Said, Tool},
 };
 
 const PACKETS: u64 = 500;
@@ -79,12 +81,15 @@ fn variants(check: &str) -> String {
     variants.concat()
 }
 
-/// The cases of a run of redis with these variants.
-fn cases(variants: &str, code: i32) -> Vec<Value> {
+/// Redis with these variants, in short windows.
+fn redis(variants: &str) -> Tool {
     let from = REDIS.find("[[variant]]").expect("a variant");
     let short = REDIS[..from].replace("window-ms = 150", "window-ms = 100\nrounds = 3");
-    let tool = with(REDIS, REDIS, &format!("{short}{variants}"));
-    let said = tool.says("run x.toml --quick --format json --out x.json");
+    with(REDIS, REDIS, &format!("{short}{variants}"))
+}
+
+/// The cases of a run's record, but for `off`.
+fn probed(said: &Said, code: i32) -> Vec<Value> {
     assert_eq!(said.code, Some(code), "{said:?}");
     let record: Value = serde_json::from_str(&said.out).expect("a record");
     let cases = record["cases"].as_array().expect("cases");
@@ -92,12 +97,19 @@ fn cases(variants: &str, code: i32) -> Vec<Value> {
     probed.cloned().collect()
 }
 
+const RUN: &str = "run x.toml --quick --format json";
+
 #[test]
 fn stacks_of_redis_are_taken() {
     if !able(&["redis-server", "redis-benchmark"]) {
         return;
     }
-    let cases = cases(&variants("at-least"), 0);
+    // All cases are in the first epoch, and the other eleven would add none.
+    let tool = redis(&variants("at-least"));
+    let mut run = Running::start(&tool, RUN);
+    run.until(|journal| journal.contains("\n{\"epoch-finished\""));
+    run.signal("INT");
+    let cases = probed(&run.end(), 130);
     assert_eq!(cases.len(), HOW.len());
     for case in cases {
         assert_eq!(case["status"], "ok", "{case}");
@@ -128,7 +140,8 @@ fn a_wrong_account_makes_windows_invalid() {
     if !able(&["redis-server", "redis-benchmark"]) {
         return;
     }
-    for case in cases(&variants("equals"), 3) {
+    let tool = redis(&variants("equals"));
+    for case in probed(&tool.says(&format!("{RUN} --out x.json")), 3) {
         assert_eq!(case["status"], "invalid", "{case}");
         assert_eq!(case["problems"][0]["check"], "hits of the probe", "{case}");
         assert!(case["raw"].is_null(), "{case}");
