@@ -60,6 +60,9 @@ readonly CARGO_DENY=0.20.2
 # The version that guests are composed by (crates/bpfcost/src/target/guest/tools.rs).
 readonly VIRTME_NG=1.42
 
+# Compares benchmarks in a test of our text for it. Newer ones need a newer Go than Debian 12 has.
+readonly BENCHSTAT=v0.0.0-20230113213139-801c7ef9e5c5
+
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root_dir
 
@@ -219,6 +222,16 @@ install_virtme_ng() {
     fi
 }
 
+# Into a folder of the user's own. Only one test needs it, which is skipped without it.
+install_benchstat() {
+    local folder=${XDG_DATA_HOME:-$HOME/.local/share}/bpfcost/bin
+    if [ -x "$folder/benchstat" ] || command -v benchstat >/dev/null; then return 0; fi
+    say "installing benchstat $BENCHSTAT (reads our benchmark text in a test) into $folder"
+    if ! GOBIN=$folder GOFLAGS='' timeout 120 go install "golang.org/x/perf/cmd/benchstat@$BENCHSTAT" >&2; then
+        say "cannot install benchstat: its test will be skipped; check the network"
+    fi
+}
+
 main() {
     local purpose=${1:-all} missing
     case $purpose in
@@ -237,6 +250,9 @@ main() {
     missing=$(missing_packages "$purpose")
     [ -z "$missing" ] || install_packages "$missing"
     [ "$purpose" = lint ] || install_virtme_ng
+    case $purpose in
+    test | all) install_benchstat ;;
+    esac
     case $purpose in
     lint | all)
         install_rust_components

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{
     exit::{Exit, usage},
     output, parse,
+    summary::SummaryArgs,
 };
 use crate::{
     record::{self, Changes, Gate, GateOptions, Record, SessionHistory},
@@ -41,6 +42,8 @@ pub(super) struct Args {
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: GateFormat,
+    #[command(flatten)]
+    summary: SummaryArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -71,6 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             GateFormat::Json => report::compare::json(&changes)?,
         }
     ))?;
+    args.summary.append(|| markdown(&changes))?;
     Ok(exit(&changes))
 }
 

@@ -21,6 +21,7 @@ use super::{
     parse, place,
     session::{Ended, Session},
     store,
+    summary::SummaryArgs,
 };
 use crate::{
     builtin::view,
@@ -95,6 +96,8 @@ pub(super) struct Options {
     pub(super) format: RecordFormat,
     #[command(flatten)]
     pub(super) baseline: BaselineArgs,
+    #[command(flatten)]
+    pub(super) summary: SummaryArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -108,6 +111,12 @@ pub(super) enum RecordFormat {
     Markdown,
     /// One line per case, for spreadsheets.
     Csv,
+    /// Text of Go benchmarks, one line per epoch, for benchstat.
+    GoBench,
+    /// Bencher's JSON.
+    Bencher,
+    /// JSON of github-action-benchmark, for its tool customSmallerIsBetter.
+    GithubBenchmark,
 }
 
 /// Runs all plans and shows their results.
@@ -127,6 +136,7 @@ pub(super) fn run(
     for (experiment, _) in plans.iter().filter(|(_, plan)| plan.target == "host") {
         place::able(host, &**experiment)?;
     }
+    options.summary.check()?;
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
     for (experiment, plan) in plans {
@@ -184,9 +194,10 @@ pub(super) fn finish(
         Ok(())
     } else {
         show(options, load, &records)
+            .and_then(|()| options.summary.append(|| view::markdown(&records, load)))
     };
     let compared = match baseline.filter(|_| shown.is_ok() && !records.is_empty()) {
-        Some(baseline) => baseline.compare(&records, options.format),
+        Some(baseline) => baseline.compare(&records, options),
         None => Ok(Exit::Done),
     };
     if probed {
@@ -251,6 +262,9 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
             report::json::render(records)?
         }
         RecordFormat::Csv => view::csv(records, load)?,
+        RecordFormat::GoBench => report::benchmark::go(records),
+        RecordFormat::Bencher => report::benchmark::bencher(records)?,
+        RecordFormat::GithubBenchmark => report::benchmark::github(records)?,
         RecordFormat::Markdown => view::markdown(records, load),
         RecordFormat::Table => {
             let style = Style::for_stdout();

@@ -25,6 +25,7 @@ mod self_test;
 mod session;
 mod stack;
 mod store;
+mod summary;
 mod top;
 
 use std::process::ExitCode;

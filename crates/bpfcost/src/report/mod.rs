@@ -5,6 +5,7 @@
 //! files beside them only lay it out.
 
 mod absent;
+pub mod benchmark;
 pub mod compare;
 pub mod cost;
 pub mod csv;

@@ -141,3 +141,30 @@ fn a_baseline_that_can_not_be_compared_is_refused_before_anything_is_measured() 
         assert!(!tool.path("new.json").exists(), "{line}");
     }
 }
+
+/// Appended to what others wrote there, with what the gate says.
+#[test]
+fn the_summary_of_a_job_has_the_result_and_the_changes() {
+    let Some(tool) = measured() else {
+        return;
+    };
+    scale(&tool, "dear.json", 10.0);
+    tool.write("job.md", "of a step before\n");
+    let gate = "--baseline dear.json --format github-benchmark --summary job.md";
+    let said = tool.says(&format!("{RUN} --out new.json {gate}"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let costs: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(costs[1]["name"], "ladder/added-10 on host", "{costs}");
+    assert!(costs[1]["value"].as_f64() > costs[0]["value"].as_f64());
+    tool.says("compare dear.json new.json --summary job.md");
+    let summary = std::fs::read_to_string(tool.path("job.md")).expect("it is there");
+    assert!(summary.starts_with("of a step before\n"), "{summary}");
+    assert_eq!(summary.matches("# ladder on host").count(), 1, "{summary}");
+    assert_eq!(summary.matches("The gate passed").count(), 2, "{summary}");
+
+    // Before anything is measured.
+    let said = tool.says(&format!("{RUN} --out no.json --summary no/folder/job.md"));
+    assert_eq!(said.code, Some(2), "{said:?}");
+    said.complains(&["cannot append the result to no/folder/job.md", "--summary"]);
+    assert!(!tool.names().iter().any(|name| name.starts_with("no.json")));
+}

@@ -6,6 +6,7 @@ mod common;
 mod require;
 
 mod before;
+mod benchmark;
 mod exact;
 mod grid;
 mod html;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::RecordFormat;
+use super::{Options, RecordFormat};
 use crate::{
     cli::{
         compare,
@@ -73,12 +73,14 @@ impl BaselineArgs {
 
 impl Baseline<'_> {
     /// Compares new records with it, shows the changes, and returns how the gate ended.
-    pub(super) fn compare(&self, new: &[Record], format: RecordFormat) -> Result<Exit> {
+    pub(super) fn compare(&self, new: &[Record], options: &Options) -> Result<Exit> {
         let changes = compare::changes(&self.records, new, self.asked)?;
-        match format {
+        let markdown = || format!("\n{}", compare::markdown(&changes));
+        options.summary.append(markdown)?;
+        match options.format {
             RecordFormat::Table => answer(format_args!("\n{}", compare::terminal(&changes)))?,
-            RecordFormat::Markdown => answer(format_args!("\n{}", compare::markdown(&changes)))?,
-            RecordFormat::Json | RecordFormat::Csv => note!(
+            RecordFormat::Markdown => answer(format_args!("{}", markdown()))?,
+            _ => note!(
                 "the comparison is in the exit code only; to see it: bpfcost compare {} RECORD",
                 self.path.display()
             ),
