@@ -103,13 +103,13 @@ impl LoadedObject {
 
     /// Loads an object from memory; `name` stands in messages.
     pub fn from_bytes(name: &str, bytes: &[u8], choice: &Choice<'_>) -> Result<Self> {
-        let (opened, text) = messages::collect(|| open(bytes, choice));
-        let object = opened.map_err(|source| Error::Open {
+        let object = open_object(name, bytes, |object| choose(object, bytes, choice))?;
+        let object = load_object(name, object)?;
+        read(&object).map_err(|source| Error::Load {
             object: name.to_owned(),
-            source,
-            messages: text,
-        })?;
-        load(name, object)
+            source: source.into(),
+            messages: String::new(),
+        })
     }
 
     /// Its programs, in the order of the object.
@@ -128,9 +128,27 @@ impl LoadedObject {
     }
 }
 
-/// Opens, with all arrays mappable: user space writes them where the kernel has them.
-fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
-    let mut object = ObjectBuilder::default().open_memory(bytes)?;
+/// Opens an object from memory; `name` stands in messages. `choose` decides what of it will be loaded.
+pub fn open_object(
+    name: &str,
+    bytes: &[u8],
+    choose: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
+) -> Result<OpenObject> {
+    let open = || {
+        let mut object = ObjectBuilder::default().open_memory(bytes)?;
+        choose(&mut object)?;
+        Ok(object)
+    };
+    let (opened, messages) = messages::collect(open);
+    opened.map_err(|source| Error::Open {
+        object: name.to_owned(),
+        source,
+        messages,
+    })
+}
+
+/// With all arrays mappable: user space writes them where the kernel has them.
+fn choose(object: &mut OpenObject, bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
         if map.map_type() == MapType::Array {
             let flags = map.map_flags() | BPF_F_MMAPABLE;
@@ -138,7 +156,7 @@ fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
         }
         set_constants(&mut map, bytes, choice)?;
     }
-    keep_private(&mut object);
+    keep_private(object);
     let slots = programs_in_slots(bytes)?;
     for mut program in object.progs_mut() {
         program.set_autoattach(false);
@@ -152,7 +170,17 @@ fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
             program.set_autoload(is_chosen);
         }
     }
-    Ok(object)
+    Ok(())
+}
+
+/// Forgets where maps are pinned: none is shared with others, or left behind.
+pub fn forget_pins(object: &mut OpenObject) {
+    for map in object.maps_mut() {
+        // SAFETY: the map lives as long as the object, which is borrowed, and null makes libbpf not pin the map.
+        unsafe {
+            libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null());
+        }
+    }
 }
 
 /// The programs that the object's source puts into arrays of programs: libbpf needs all of them.
@@ -222,7 +250,8 @@ fn set_constants(
     Ok(())
 }
 
-fn load(name: &str, mut object: OpenObject) -> Result<LoadedObject> {
+/// Has the kernel load an object. If the verifier rejects a program, the error has the part of its log that says why.
+pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Object> {
     let mut logs: Vec<(String, Vec<u8>)> = Vec::new();
     for program in object.progs_mut() {
         let mut log = vec![0; LOG_BYTES];
@@ -238,7 +267,7 @@ fn load(name: &str, mut object: OpenObject) -> Result<LoadedObject> {
         logs.push((program.name().to_string_lossy().into_owned(), log));
     }
     let (loaded, text) = messages::collect(|| object.load());
-    let object = loaded.map_err(|source| {
+    loaded.map_err(|source| {
         let log = |(program, log): &(String, Vec<u8>)| {
             let log = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();
             (!log.is_empty()).then(|| Error::Rejected {
@@ -252,11 +281,6 @@ fn load(name: &str, mut object: OpenObject) -> Result<LoadedObject> {
             source,
             messages: text,
         })
-    })?;
-    read(&object).map_err(|source| Error::Load {
-        object: name.to_owned(),
-        source: source.into(),
-        messages: String::new(),
     })
 }
 

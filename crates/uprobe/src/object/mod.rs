@@ -20,5 +20,8 @@ mod program_array;
 mod verifier_log;
 
 pub use error::{Error, Result};
-pub use loading::{Choice, LoadedObject, LoadedProgram, keep_private};
+pub use loading::{
+    Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,
+};
 pub use map::{LoadedMap, Pages};
+pub use verifier_log::shorten as shorten_log;

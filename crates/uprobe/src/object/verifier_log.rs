@@ -4,7 +4,7 @@
 ///
 /// The log has each instruction with the state of registers behind it, source lines that begin with `;`, the reason,
 /// and counts. All that comes after the last instruction is the reason.
-pub(super) fn shorten(log: &str) -> String {
+pub fn shorten(log: &str) -> String {
     let lines: Vec<&str> = log.lines().filter(|line| !is_noise(line)).collect();
     let instruction = lines.iter().rposition(|line| is_instruction(line));
     let Some(instruction) = instruction else {
