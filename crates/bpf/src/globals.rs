@@ -205,6 +205,17 @@ impl Globals {
         self.write(&section, place, value, name)
     }
 
+    /// Writes the first bytes of a variable.
+    pub(crate) fn set_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let variable = self.layout.variable(name)?;
+        let place = variable.place;
+        let section = self.sections.get_mut(&*variable.section);
+        let room = section.and_then(|all| all.get_mut(place.offset..place.offset + place.bytes));
+        let room = room.and_then(|room| room.get_mut(..bytes.len()));
+        room.map(|room| room.copy_from_slice(bytes))
+            .ok_or_else(|| self.layout.no(name))
+    }
+
     pub(crate) fn member(&self, name: &str, index: usize, member: &str) -> Result<u64> {
         let (section, place) = self.layout.member(name, index, member)?;
         self.read(section, place, name)

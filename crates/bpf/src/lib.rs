@@ -27,6 +27,7 @@ pub mod net;
 mod object;
 mod percpu;
 mod plain;
+pub mod program;
 mod programs;
 mod routine;
 pub mod run;

@@ -17,11 +17,12 @@
 
 #![allow(unsafe_code)]
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, ptr::NonNull, rc::Rc};
 
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, Map, MapCore as _, MapFlags, MapType, Object, ObjectBuilder,
-    OpenProgramMut, ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys::BPF_F_ZERO_SEED,
+    OpenProgramMut, ProgramMut, RingBuffer, RingBufferBuilder,
+    libbpf_sys::{BPF_F_ZERO_SEED, bpf_object},
 };
 
 use crate::{
@@ -163,6 +164,19 @@ impl OpenObject {
         })
     }
 
+    /// Its types.
+    pub(crate) fn btf(&self) -> Result<Btf<'_>> {
+        // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
+        let btf = Btf::from_bpf_object(unsafe { self.libbpf().as_ref() });
+        let btf = btf.map_err(|source| failed(self.name, source))?;
+        btf.ok_or_else(|| no_area(self.name))
+    }
+
+    /// libbpf's own object.
+    pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
+        self.object.as_libbpf_object()
+    }
+
     fn lacks(&self, kind: &str, name: &str) -> Error {
         lacks(self.name, &format!("{kind} {name}"))
     }
@@ -193,6 +207,21 @@ impl TimedObject {
             request,
             packets,
         )
+    }
+
+    /// Times a batch of a program that is not the object's own, but uses its variables.
+    pub(crate) fn batch_of(
+        &mut self,
+        program: &run::SharedProgram,
+        request: &Request<'_>,
+        packets: &[Vec<u8>],
+    ) -> Result<Vec<Observation>> {
+        timing::batch(program, &mut self.globals, request, packets)
+    }
+
+    /// libbpf's own object.
+    pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
+        self.object.as_libbpf_object()
     }
 
     /// Has a batch run by an event of the calling thread, to which a program is attached; `samples` of one CPU alone.
@@ -228,6 +257,11 @@ impl TimedObject {
     /// The bytes of a global variable.
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
         self.globals.bytes(name)
+    }
+
+    /// Writes the first bytes of a global variable.
+    pub(crate) fn set_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.globals.set_bytes(name, bytes)
     }
 
     /// Writes one.

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Drivers that time a person's own program, which takes the place of program_target: user space
+ * puts its instructions there before it loads a driver.
+ *
+ * In the number: the program, its call, the comparison of the code that it returns, what undoes it
+ * (program_restore), and what timing.bpf.h names. The floor is the same driver with a program that
+ * returns the same code and does nothing else. Not in the number: what the kernel does before and
+ * after the program where it is attached.
+ */
+#ifndef PROGRAM_BPF_H
+#define PROGRAM_BPF_H
+
+#include "timing.bpf.h"
+
+/* The longest packet, a power of two. */
+#define PROGRAM_PACKET_BYTES 4096
+/* Bytes that RESTORE_FRONT writes. */
+#define PROGRAM_FRONT_BYTES  64
+#define PROGRAM_STATE_WORDS  12
+
+/* What is undone after each run, the larger including the smaller. */
+enum program_restore_class {
+	RESTORE_NONE,
+	RESTORE_STATE, /* head, tail and metadata of a frame; fields of an skb */
+	RESTORE_FRONT, /* and the first bytes, by stores */
+	RESTORE_ALL, /* and all bytes, by a helper */
+};
+
+/* What of a context a run may change, but for the bytes. */
+struct program_state {
+	__u64 words[PROGRAM_STATE_WORDS];
+};
+
+/* The verifier knows it, and leaves out the rest. */
+const volatile __u32 program_restore;
+
+__u64 program_code; /* what each run must return */
+__u64 program_wrong; /* runs that returned something else */
+__u64 program_wrong_code; /* what the last of them returned */
+__u64 program_length; /* of the packet below */
+__u8 program_packet[PROGRAM_PACKET_BYTES] __attribute__((aligned(8)));
+struct program_state program_start; /* before the batch */
+struct program_state program_now; /* between two runs */
+struct program_state program_left; /* after the batch */
+
+/* The code as it is: it differs from the expected one in a faulty run alone. */
+static __always_inline int program_check(__u32 code)
+{
+	if (code != (__u32)program_code) {
+		program_wrong++;
+		program_wrong_code = code;
+	}
+	/* All types may return it. */
+	return 1;
+}
+
+/* The place that a person's program takes. Clang must assume that it changes everything. */
+#define PROGRAM_TARGET(ctx_t)                                        \
+	__noinline int program_target(ctx_t *ctx)                    \
+	{                                                            \
+		int code = 0;                                        \
+                                                                     \
+		asm volatile("" : "+r"(code) : "r"(ctx) : "memory"); \
+		return code;                                         \
+	}
+
+/* The two loops of timing.bpf.h around the target. `see` stores the state of a context. */
+#define PROGRAM_DRIVER(section, name, ctx_t, see, restore)               \
+	static __always_inline int name##__body(void *ctx)               \
+	{                                                                \
+		return program_check(program_target((ctx_t *)ctx));      \
+	}                                                                \
+                                                                         \
+	static __always_inline void name##__reset(void *ctx)             \
+	{                                                                \
+		if (program_restore != RESTORE_NONE)                     \
+			restore((ctx_t *)ctx);                           \
+	}                                                                \
+                                                                         \
+	static long name##__step(__u32 index, void *turn)                \
+	{                                                                \
+		return timing_step(turn, name##__body, name##__reset);   \
+	}                                                                \
+                                                                         \
+	SEC("?" section)                                                 \
+	int name(ctx_t *ctx)                                             \
+	{                                                                \
+		see(ctx, &program_start);                                \
+		timing_can_loop_batch(ctx, name##__body, name##__reset); \
+		see(ctx, &program_left);                                 \
+		return 1;                                                \
+	}                                                                \
+                                                                         \
+	SEC("?" section)                                                 \
+	int name##__bpf_loop(ctx_t *ctx)                                 \
+	{                                                                \
+		see(ctx, &program_start);                                \
+		timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
+		see(ctx, &program_left);                                 \
+		return 1;                                                \
+	}
+
+/* The length of the packet, for helpers that copy it: at least 1, as the verifier wants to see. */
+static __always_inline __u64 program_bytes(void)
+{
+	__u64 length = *(volatile __u64 *)&program_length;
+
+	return length < 1 || length > PROGRAM_PACKET_BYTES ? 0 : length;
+}
+
+#endif

@@ -1,0 +1,70 @@
+//! Helpers with effects that a loop of a million runs must not have by accident.
+
+use libbpf_rs::libbpf_sys::{self as sys, bpf_insn};
+
+use super::code;
+
+/// Helpers by number, and their effect.
+const EFFECTS: [(u32, &str); 9] = [
+    (
+        sys::BPF_FUNC_clone_redirect,
+        "bpf_clone_redirect, which sends packets",
+    ),
+    (
+        sys::BPF_FUNC_send_signal,
+        "bpf_send_signal, which signals processes",
+    ),
+    (
+        sys::BPF_FUNC_send_signal_thread,
+        "bpf_send_signal_thread, which signals threads",
+    ),
+    (
+        sys::BPF_FUNC_probe_write_user,
+        "bpf_probe_write_user, which writes to processes",
+    ),
+    (
+        sys::BPF_FUNC_trace_printk,
+        "bpf_trace_printk, which writes to the kernel's trace",
+    ),
+    (
+        sys::BPF_FUNC_trace_vprintk,
+        "bpf_trace_vprintk, which writes to the kernel's trace",
+    ),
+    (
+        sys::BPF_FUNC_perf_event_output,
+        "bpf_perf_event_output, which fails without a reader",
+    ),
+    (
+        sys::BPF_FUNC_skb_output,
+        "bpf_skb_output, which fails without a reader",
+    ),
+    (
+        sys::BPF_FUNC_xdp_output,
+        "bpf_xdp_output, which fails without a reader",
+    ),
+];
+
+/// The effects of a program's instructions, each once.
+pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
+    let called: Vec<u32> = instructions.iter().filter_map(code::helper).collect();
+    let is_called =
+        |(helper, effect): &(u32, &'static str)| called.contains(helper).then_some(*effect);
+    EFFECTS.iter().filter_map(is_called).collect()
+}
+
+/// Why a program can't be part of another one, if it can't.
+pub(super) fn unspliceable(instructions: &[bpf_insn]) -> Option<&'static str> {
+    let calls = |number| {
+        instructions
+            .iter()
+            .any(|one| code::helper(one) == Some(number))
+    };
+    if calls(sys::BPF_FUNC_tail_call) {
+        return Some("it makes tail calls, of which the kernel allows 33 in a run of the loop");
+    }
+    let of_module = |one: &bpf_insn| code::is_kernel_function(one) && one.off != 0;
+    if instructions.iter().any(of_module) {
+        return Some("it calls functions of kernel modules");
+    }
+    None
+}

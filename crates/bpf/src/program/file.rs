@@ -1,0 +1,132 @@
+//! A person's object file, and which programs are in it. Opening it needs no privilege.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfcost_uprobe::object::{self, open_object};
+
+use super::kind::ProgramKind;
+use crate::error::{Error, Result};
+
+/// An object file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// A program of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEntry {
+    /// The name of its function.
+    pub name: String,
+    /// Its section, such as `xdp.frags`.
+    pub section: String,
+    /// Its type, or why it can't be run in a loop and what measures it instead.
+    pub kind: std::result::Result<ProgramKind, String>,
+}
+
+impl ObjectFile {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path);
+        let bytes = bytes.map_err(|error| wrong(path, format!("cannot read it: {error}")))?;
+        Ok(ObjectFile::of(path, bytes))
+    }
+
+    /// One that was read before.
+    pub fn of(path: &Path, bytes: Vec<u8>) -> Self {
+        ObjectFile {
+            path: path.to_owned(),
+            bytes,
+        }
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its programs, in their order in the file; none is an error.
+    pub fn programs(&self) -> Result<Vec<ProgramEntry>> {
+        let file = self.name();
+        let object = open_object(&file, &self.bytes, |_| Ok(()));
+        let object = object.map_err(|error| self.unusable(error))?;
+        let entry = |program: libbpf_rs::OpenProgram<'_>| {
+            let name = program.name().to_string_lossy().into_owned();
+            ProgramEntry {
+                kind: ProgramKind::of(program.prog_type(), &file, &name),
+                section: program.section().to_string_lossy().into_owned(),
+                name,
+            }
+        };
+        let programs: Vec<ProgramEntry> = object.progs().map(entry).collect();
+        if programs.is_empty() {
+            return Err(wrong(&self.path, "there is no program in it".to_owned()));
+        }
+        Ok(programs)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Why it can't be opened or loaded.
+    pub(super) fn unusable(&self, error: object::Error) -> Error {
+        let (words, is_input) = match error {
+            object::Error::Open { messages, .. } => (
+                format!(
+                    "it is not a BPF object\n  Compile one with: clang -O2 -g -target bpf -c NAME.bpf.c{}",
+                    lines(&messages)
+                ),
+                true,
+            ),
+            object::Error::Rejected { program, log, .. } => (
+                format!("the kernel's verifier rejected {program}:{}", lines(&log)),
+                false,
+            ),
+            object::Error::Load {
+                source, messages, ..
+            } => (
+                format!("the kernel rejected it: {source}{}", lines(&messages)),
+                false,
+            ),
+            other => (other.to_string(), false),
+        };
+        Error::UserObject {
+            path: self.path.clone(),
+            words,
+            is_input,
+        }
+    }
+
+    /// The kernel does not take it, or can't run it in a loop.
+    pub(super) fn refused(&self, words: impl Into<String>) -> Error {
+        Error::UserObject {
+            path: self.path.clone(),
+            words: words.into(),
+            is_input: false,
+        }
+    }
+}
+
+/// It is wrong on every kernel.
+pub(super) fn wrong(path: &Path, words: String) -> Error {
+    Error::UserObject {
+        path: path.to_owned(),
+        words,
+        is_input: true,
+    }
+}
+
+/// Text on lines of its own, indented.
+pub(super) fn lines(text: &str) -> String {
+    text.lines().map(|line| format!("\n  {line}")).collect()
+}

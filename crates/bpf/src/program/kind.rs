@@ -1,0 +1,54 @@
+//! The types of programs that can be run in a loop.
+
+use libbpf_rs::ProgramType;
+
+/// A type whose programs can be run in a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProgramKind {
+    /// `xdp`, also `xdp.frags`.
+    Xdp,
+    /// `tc`, `tcx`, `classifier`.
+    Tc,
+    /// `cgroup_skb`.
+    CgroupSkb,
+    /// `socket`.
+    SocketFilter,
+}
+
+impl ProgramKind {
+    /// That of a program, or why there is none, and what measures it instead. `object` is its file.
+    pub(super) fn of(
+        kind: ProgramType,
+        object: &str,
+        program: &str,
+    ) -> std::result::Result<Self, String> {
+        let at = match kind {
+            ProgramType::Xdp => return Ok(ProgramKind::Xdp),
+            ProgramType::SchedCls => return Ok(ProgramKind::Tc),
+            ProgramType::CgroupSkb => return Ok(ProgramKind::CgroupSkb),
+            ProgramType::SocketFilter => return Ok(ProgramKind::SocketFilter),
+            ProgramType::Kprobe => "a kprobe or uprobe",
+            ProgramType::Tracepoint | ProgramType::RawTracepoint => "a tracepoint",
+            ProgramType::Tracing => "a kernel function (fentry, fexit, tp_btf)",
+            ProgramType::PerfEvent => "a perf event",
+            ProgramType::Lsm => "a hook of a security module",
+            ProgramType::StructOps => "a struct_ops",
+            ProgramType::SockOps => "events of a TCP connection",
+            _ => "events of its type",
+        };
+        Err(format!(
+            "{program} runs at {at}, and such a program can't be run in a loop\n  Measure it where it runs: bpfcost \
+             overhead {object}:{program} -- COMMAND"
+        ))
+    }
+
+    /// The object of its driver, and the driver in it.
+    pub(super) fn driver(self) -> (&'static str, &'static str) {
+        match self {
+            ProgramKind::Xdp => ("program_xdp", "program_xdp"),
+            ProgramKind::Tc => ("program_skb", "program_tc"),
+            ProgramKind::CgroupSkb => ("program_skb", "program_cgroup_skb"),
+            ProgramKind::SocketFilter => ("program_skb", "program_socket"),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A person's own BPF programs, unmodified, timed per operation.
+//!
+//! [`ObjectFile`] lists the programs of an object. [`NativeProgram`] loads one as it is: what the verifier did with
+//! it, and what it does with a packet ([`Oracle`]). [`Spliced`] is a driver of ours (`bpf/program_*.bpf.c`) with the
+//! program's instructions in place of an empty function; it runs the program in a loop, undoes each run
+//! ([`Restore`]), and compares the code of each with the oracle's.
+
+mod code;
+mod effects;
+mod figures;
+mod file;
+mod kind;
+mod native;
+mod raw;
+mod restore;
+mod spliced;
+
+pub use figures::Figures;
+pub use file::{ObjectFile, ProgramEntry};
+pub use kind::ProgramKind;
+pub use native::{NativeProgram, Oracle};
+pub use restore::Restore;
+pub use spliced::{Body, Ran, Spliced};

@@ -1,0 +1,210 @@
+//! A person's program, loaded as it is: what the verifier did with it, and what it does with a packet.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+
+use bpfcost_uprobe::object::{forget_pins, load_object, open_object};
+use libbpf_rs::{
+    AsRawLibbpf as _, Object, ProgramMut,
+    libbpf_sys::{self as sys, bpf_func_info},
+};
+
+use super::{
+    code::Code,
+    effects,
+    figures::Figures,
+    file::{ObjectFile, lines, wrong},
+    kind::ProgramKind,
+    raw::{self, RawError, RawProgram},
+    spliced::Driver,
+};
+use crate::{
+    error::{Result, failed},
+    mapping,
+    run::{self, SharedProgram, TestRun},
+    timing::Loop,
+};
+
+/// How often a packet is run before what the program does with it counts: the first run may find empty maps.
+const RUNS: usize = 3;
+
+/// A loaded program, with its object. Dropping it frees both.
+#[derive(Debug)]
+pub struct NativeProgram {
+    pub(super) file: ObjectFile,
+    pub(super) name: String,
+    pub(super) kind: ProgramKind,
+    pub(super) raw: RawProgram,
+    /// What is added to type numbers of drivers: their types follow those of the object. `None` without BTF.
+    pub(super) shift: Option<u32>,
+    program: SharedProgram,
+    figures: Figures,
+    /// Its maps are those of what is loaded with its instructions.
+    _object: Object,
+}
+
+/// What a program does with a packet, in a run of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oracle {
+    /// What it returns.
+    pub code: u32,
+    /// The packet that it leaves.
+    pub output: Vec<u8>,
+}
+
+impl NativeProgram {
+    /// Loads one program of an object. One that can't be run in a loop is an error, and so is one with effects outside
+    /// of its maps and packets, unless they are allowed.
+    pub fn load(file: &ObjectFile, name: &str, allow_effects: bool) -> Result<Self> {
+        let programs = file.programs()?;
+        let entry = programs.iter().find(|one| one.name == name);
+        let Some(entry) = entry else {
+            let names: Vec<&str> = programs.iter().map(|one| one.name.as_str()).collect();
+            let words = format!(
+                "there is no program {name} in it\n  Its programs: {}",
+                names.join(", ")
+            );
+            return Err(wrong(file.path(), words));
+        };
+        let kind = entry.kind.clone().map_err(|words| file.refused(words))?;
+        let flags = flags(&entry.section);
+        let driver = Driver::open(kind, Loop::probe()?)?;
+        let mut shift = None;
+        let opened = open_object(&file.name(), file.bytes(), |object| {
+            forget_pins(object);
+            for mut program in object.progs_mut() {
+                let is_chosen = program.name() == name;
+                program.set_autoload(is_chosen);
+            }
+            shift = driver.join(object)?;
+            Ok(())
+        });
+        let opened = opened.map_err(|error| file.unusable(error))?;
+        let object = load_object(&file.name(), opened).map_err(|error| file.unusable(error))?;
+        let program = object.progs_mut().find(|one| one.name() == name);
+        let program = program.ok_or_else(|| file.refused(format!("{name} was not loaded")))?;
+        let raw = RawProgram {
+            name: CString::new(name.chars().take(15).collect::<String>()).unwrap_or_default(),
+            kind: program.prog_type() as u32,
+            attach: program.attach_type() as u32,
+            flags,
+            // SAFETY: the object is loaded, and outlives the call.
+            btf: Some(unsafe { sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr()) })
+                .filter(|fd| *fd >= 0),
+            code: code(&program),
+        };
+        if let Some(why) = effects::unspliceable(&raw.code.instructions) {
+            return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
+        }
+        let effects = effects::effects(&raw.code.instructions);
+        if !effects.is_empty() && !allow_effects {
+            return Err(file.refused(format!(
+                "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
+                effects.join("; ")
+            )));
+        }
+        let shared = SharedProgram::of(&program)?;
+        let figures = figures(file, name, &raw, &object)?;
+        Ok(NativeProgram {
+            file: file.clone(),
+            name: name.to_owned(),
+            kind,
+            raw,
+            shift,
+            program: shared,
+            figures,
+            _object: object,
+        })
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> ProgramKind {
+        self.kind
+    }
+
+    /// What it costs beside its time.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Runs a packet a few times; what the program did with it the last time.
+    pub fn oracle(&self, cpu: u32, packet: &[u8]) -> Result<Oracle> {
+        let mut ran = self.run(cpu, packet)?;
+        for _ in 1..RUNS {
+            ran = self.run(cpu, packet)?;
+        }
+        Ok(Oracle {
+            code: ran.code,
+            output: ran.output,
+        })
+    }
+
+    fn run(&self, cpu: u32, packet: &[u8]) -> Result<TestRun> {
+        run::on_cpu(&self.program, cpu, packet)
+    }
+
+    /// Why something with its instructions could not be loaded.
+    pub(super) fn rejected(&self, error: &RawError) -> crate::Error {
+        let log = bpfcost_uprobe::object::shorten_log(&error.log);
+        let stack = log.contains("combined stack size");
+        let advice = if stack {
+            "\n  It leaves the loop around it no stack: of 512 bytes, the loop needs up to 88"
+        } else {
+            ""
+        };
+        self.file.refused(format!(
+            "the kernel rejected {} in a loop, and takes it alone: {}{}{advice}",
+            self.name,
+            error.source,
+            lines(&log)
+        ))
+    }
+}
+
+/// The instructions and functions of a loaded program.
+pub(super) fn code(program: &ProgramMut<'_>) -> Code {
+    let program_ptr = program.as_libbpf_object().as_ptr();
+    // SAFETY: a loaded program, which lives as long as its object. The pointer is null, or one to as many records as the
+    // count says, that the program owns.
+    let functions = unsafe {
+        let first: *const bpf_func_info = sys::bpf_program__func_info(program_ptr);
+        let count = sys::bpf_program__func_info_cnt(program_ptr) as usize;
+        if first.is_null() {
+            Vec::new()
+        } else {
+            std::slice::from_raw_parts(first, count).to_vec()
+        }
+    };
+    Code {
+        instructions: program.insns().to_vec(),
+        functions,
+    }
+}
+
+/// What libbpf derives from a section beside the types.
+fn flags(section: &str) -> u32 {
+    if section.starts_with("xdp.frags") {
+        sys::BPF_F_XDP_HAS_FRAGS
+    } else {
+        0
+    }
+}
+
+/// What the verifier counts, in a load of its own: libbpf's does not ask for it.
+fn figures(file: &ObjectFile, name: &str, raw: &RawProgram, object: &Object) -> Result<Figures> {
+    let (program, log) = raw.load(raw::LOG_COUNTS).map_err(|error| {
+        file.refused(format!(
+            "the kernel took {name} only once: {}",
+            error.source
+        ))
+    })?;
+    let info = raw::info(&program).map_err(failed(name, "asking for its size"))?;
+    let maps = object.maps().filter(|map| map.autocreate());
+    Ok(Figures {
+        xlated_bytes: u64::from(info.xlated_prog_len),
+        jited_bytes: u64::from(info.jited_prog_len),
+        map_bytes: maps.map(|map| mapping::memlock(&map)).sum(),
+        ..Figures::of_log(&log)
+    })
+}

@@ -1,0 +1,103 @@
+//! Loads instructions without libbpf's object around them.
+
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    ptr,
+};
+
+use libbpf_rs::libbpf_sys as sys;
+
+use super::code::Code;
+
+/// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
+const LOG_BYTES: usize = 1 << 20;
+/// Only counts, which cost nothing: but errors have no text.
+pub(super) const LOG_COUNTS: u32 = 4;
+/// All that the verifier did.
+pub(super) const LOG_ALL: u32 = 1;
+/// A person's program may be under any licence: its own load has shown that it may call what it calls.
+const LICENCE: &std::ffi::CStr = c"GPL";
+
+/// A program as the kernel is asked to load it.
+#[derive(Clone, Debug)]
+pub(super) struct RawProgram {
+    pub(super) name: CString,
+    pub(super) kind: u32,
+    pub(super) attach: u32,
+    pub(super) flags: u32,
+    pub(super) btf: Option<i32>,
+    pub(super) code: Code,
+}
+
+/// Why the kernel did not load it: its answer, and the verifier's log.
+#[derive(Debug)]
+pub(super) struct RawError {
+    pub(super) source: io::Error,
+    pub(super) log: String,
+}
+
+impl RawProgram {
+    /// Loads it, with what the verifier wrote.
+    pub(super) fn load(&self, log_level: u32) -> Result<(OwnedFd, String), RawError> {
+        let mut log = vec![0u8; LOG_BYTES];
+        let functions = &self.code.functions;
+        let typed = self.btf.filter(|_| !functions.is_empty());
+        let mut options = sys::bpf_prog_load_opts {
+            sz: size_of::<sys::bpf_prog_load_opts>() as _,
+            expected_attach_type: self.attach,
+            prog_flags: self.flags,
+            log_level,
+            log_size: log.len() as u32,
+            log_buf: log.as_mut_ptr().cast(),
+            ..Default::default()
+        };
+        if let Some(btf) = typed {
+            options.prog_btf_fd = btf.cast_unsigned();
+            options.func_info = functions.as_ptr().cast();
+            options.func_info_cnt = functions.len() as u32;
+            options.func_info_rec_size = size_of::<sys::bpf_func_info>() as u32;
+        }
+        let instructions = &self.code.instructions;
+        // SAFETY: all pointers are to memory that outlives the call, of the lengths beside them.
+        let answer = unsafe {
+            sys::bpf_prog_load(
+                self.kind,
+                self.name.as_ptr(),
+                LICENCE.as_ptr(),
+                instructions.as_ptr(),
+                instructions.len() as _,
+                ptr::from_mut(&mut options),
+            )
+        };
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        let log = String::from_utf8_lossy(&log[..end]).into_owned();
+        if answer < 0 {
+            let source = io::Error::from_raw_os_error(-answer);
+            return Err(RawError { source, log });
+        }
+        // SAFETY: not negative, it is a descriptor that the kernel opened for this call alone.
+        Ok((unsafe { OwnedFd::from_raw_fd(answer) }, log))
+    }
+}
+
+/// What the kernel says of a loaded program.
+pub(super) fn info(program: &OwnedFd) -> io::Result<sys::bpf_prog_info> {
+    let mut info = sys::bpf_prog_info::default();
+    let mut length = size_of::<sys::bpf_prog_info>() as u32;
+    // SAFETY: the kernel writes at most `length` bytes, and no array is asked for.
+    let answer = unsafe {
+        sys::bpf_prog_get_info_by_fd(
+            program.as_raw_fd(),
+            ptr::from_mut(&mut info),
+            ptr::from_mut(&mut length),
+        )
+    };
+    if answer < 0 {
+        return Err(io::Error::from_raw_os_error(-answer));
+    }
+    Ok(info)
+}

@@ -1,0 +1,223 @@
+//! A driver with a person's program in it.
+
+#![allow(unsafe_code)]
+
+use libbpf_rs::{
+    AsRawLibbpf as _, OpenObject, ReferencesType as _,
+    btf::types::Func,
+    libbpf_sys::{self as sys},
+};
+
+use super::{
+    code::Code,
+    kind::ProgramKind,
+    native::{self, NativeProgram, Oracle},
+    raw::{self, RawProgram},
+    restore::Restore,
+};
+use crate::{
+    error::{Error, Result, lacks},
+    run::SharedProgram,
+    timed,
+    timing::{Loop, Observation, Request},
+};
+
+/// Words of a state (`PROGRAM_STATE_WORDS`).
+pub(super) const STATE_WORDS: usize = 12;
+/// The longest packet (`PROGRAM_PACKET_BYTES`).
+const PACKET_BYTES: usize = 4096;
+/// The function that a program takes the place of.
+const TARGET: &str = "program_target";
+
+/// What a driver runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The program.
+    Program,
+    /// Nothing, with this code: the floor.
+    Return(u32),
+}
+
+/// What a batch did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its times, the packet that its last run left among them.
+    pub seen: Observation,
+    /// Runs that returned another code than they should.
+    pub wrong: u64,
+    /// What the last of them returned.
+    pub wrong_code: u32,
+    /// How much each word of the context's state differs from before the batch.
+    pub changes: [i64; STATE_WORDS],
+}
+
+/// A driver that is not loaded yet.
+pub(super) struct Driver {
+    name: &'static str,
+    open: timed::OpenObject,
+    types: Types,
+}
+
+/// Numbers of types of a driver.
+#[derive(Clone, Copy)]
+pub(super) struct Types {
+    /// That of the function that a program takes the place of.
+    pub(super) target: u32,
+    /// That of any function that only its own program calls: of a program without types, which need not be true.
+    pub(super) part: u32,
+}
+
+impl Driver {
+    pub(super) fn open(kind: ProgramKind, looping: Loop) -> Result<Self> {
+        let (object, name) = kind.driver();
+        let mut open = timed::OpenObject::open(object, looping)?;
+        open.time(name)?;
+        let (target, signature) = {
+            let btf = open.btf()?;
+            let target = btf.type_by_name::<Func<'_>>(TARGET);
+            let target = target.ok_or_else(|| lacks(object, TARGET))?;
+            let signature = target.referenced_type().type_id();
+            (u32::from(target.type_id()), u32::from(signature))
+        };
+        // SAFETY: the object is open, and outlives the calls; nothing borrows its types.
+        let part = unsafe {
+            let types = sys::bpf_object__btf(open.libbpf().as_ptr());
+            sys::btf__add_func(
+                types,
+                c"program_part".as_ptr(),
+                sys::BTF_FUNC_STATIC,
+                signature.cast_signed(),
+            )
+        };
+        let part = u32::try_from(part);
+        let part = part.map_err(|_| Error::Refused(format!("{object}: no type can be added")))?;
+        let types = Types { target, part };
+        Ok(Driver { name, open, types })
+    }
+
+    /// Adds its types to those of an object that is not loaded yet, so that one set has all. Returns by how much their
+    /// numbers grew; `None` if the object has no types.
+    pub(super) fn join(&self, object: &mut OpenObject) -> libbpf_rs::Result<Option<u32>> {
+        let ours = self.open.libbpf().as_ptr();
+        // SAFETY: both objects are open and outlive the calls; the types of `object` are borrowed by nothing else.
+        let first = unsafe {
+            let theirs = sys::bpf_object__btf(object.as_libbpf_object().as_ptr());
+            if theirs.is_null() {
+                return Ok(None);
+            }
+            sys::btf__add_btf(theirs, sys::bpf_object__btf(ours))
+        };
+        match u32::try_from(first) {
+            // Numbers begin with 1.
+            Ok(first) => Ok(Some(first - 1)),
+            Err(_) => Err(libbpf_rs::Error::from_raw_os_error(-first)),
+        }
+    }
+}
+
+/// A loaded driver, with its program. Dropping it frees both.
+#[derive(Debug)]
+pub struct Spliced {
+    object: timed::TimedObject,
+    program: SharedProgram,
+}
+
+impl Spliced {
+    /// Loads a driver that undoes so much. With the program, it uses the maps of `native`.
+    pub fn load(native: &NativeProgram, body: Body, restore: Restore) -> Result<Self> {
+        let looping = Loop::probe()?;
+        let Driver {
+            name,
+            mut open,
+            types: numbers,
+        } = Driver::open(native.kind, looping)?;
+        open.set("program_restore", restore.class())?;
+        if let Restore::All { tail: true } = restore {
+            open.set("program_tail", 1)?;
+        }
+        let object = open.load()?;
+        let driver = native::code(&object.timed_program(name)?);
+        // SAFETY: the object is loaded and outlives the call.
+        let own_types = unsafe { sys::bpf_object__btf_fd(object.libbpf().as_ptr()) };
+        let (program, types, shift) = match (body, native.shift) {
+            (Body::Return(code), _) => (Code::returning(code), own_types, 0),
+            (Body::Program, None) => (native.raw.code.clone(), own_types, 0),
+            (Body::Program, Some(shift)) => {
+                let types = native.raw.btf.unwrap_or(own_types);
+                (native.raw.code.clone(), types, shift)
+            }
+        };
+        let code = driver.with(&program, numbers, shift);
+        let code = code.ok_or_else(|| lacks(name, TARGET))?;
+        let raw = RawProgram {
+            btf: Some(types),
+            code,
+            ..native.raw.clone()
+        };
+        // Counts alone are quicker; but they don't say what is wrong.
+        let loaded = raw
+            .load(raw::LOG_COUNTS)
+            .or_else(|_| raw.load(raw::LOG_ALL));
+        let (fd, _) = loaded.map_err(|error| native.rejected(&error))?;
+        Ok(Spliced {
+            object,
+            program: SharedProgram::of_fd(&native.name, fd),
+        })
+    }
+
+    /// Runs a packet in a batch; each run should return `code`.
+    pub fn batch(&mut self, request: &Request<'_>, packet: &[u8], code: u32) -> Result<Ran> {
+        if packet.len() > PACKET_BYTES {
+            return Err(Error::Refused(format!(
+                "a packet has {} bytes, and drivers have room for {PACKET_BYTES}",
+                packet.len()
+            )));
+        }
+        let object = &mut self.object;
+        object.set_bytes("program_packet", packet)?;
+        object.set_variable("program_length", packet.len() as u64)?;
+        object.set_variable("program_code", u64::from(code))?;
+        object.set_variable("program_wrong", 0)?;
+        let seen = object.batch_of(&self.program, request, &[packet.to_vec()])?;
+        let [seen] = <[Observation; 1]>::try_from(seen)
+            .map_err(|_| Error::Refused("a program is run on one CPU at a time".to_owned()))?;
+        let words = |name| -> Result<Vec<u64>> {
+            let bytes = object.bytes(name)?;
+            let (words, _) = bytes.as_chunks::<8>();
+            Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+        };
+        let mut changes = [0; STATE_WORDS];
+        let (start, left) = (words("program_start")?, words("program_left")?);
+        for (change, (start, left)) in changes.iter_mut().zip(start.into_iter().zip(left)) {
+            *change = left.wrapping_sub(start).cast_signed();
+        }
+        Ok(Ran {
+            seen,
+            wrong: object.variable("program_wrong")?,
+            wrong_code: object.variable("program_wrong_code")? as u32,
+            changes,
+        })
+    }
+
+    /// Memory of the driver's own maps, in bytes.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.object.kernel_bytes()
+    }
+}
+
+impl NativeProgram {
+    /// What one run changes in a context, found by a driver that undoes nothing: how each run must leave it, and what must
+    /// be undone.
+    pub fn changes(&self, cpu: u32, packet: &[u8], oracle: &Oracle) -> Result<(Ran, Restore)> {
+        let mut once = Spliced::load(self, Body::Program, Restore::None)?;
+        let request = Request {
+            ops: 1,
+            resets: 1,
+            cpus: &[cpu],
+            after_tick: false,
+        };
+        let ran = once.batch(&request, packet, oracle.code)?;
+        let restore = Restore::of(self.kind, packet, &ran.seen.output, &ran.changes);
+        Ok((ran, restore))
+    }
+}

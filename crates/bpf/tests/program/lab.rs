@@ -1,0 +1,119 @@
+//! Compiles the sources of this folder, and runs programs of them.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use bpfcost_bpf::{
+    current_cpu,
+    program::{Body, NativeProgram, ObjectFile, Oracle, Ran, Restore, Spliced},
+    timing::Request,
+};
+use libbpf_cargo::SkeletonBuilder;
+use tempfile::TempDir;
+
+/// An IPv4 packet of 100 bytes after its header.
+pub(crate) fn packet() -> Vec<u8> {
+    let header = [&[0x02; 12][..], &[0x08, 0x00], &[0x45, 0, 0, 100]].concat();
+    let mut packet = header;
+    packet.resize(114, 0);
+    packet[22..24].copy_from_slice(&[64, 17]);
+    for (number, byte) in (0..).zip(&mut packet[34..]) {
+        *byte = number;
+    }
+    packet
+}
+
+/// A source of this folder, compiled once: as people do with `-g`, and with libbpf's headers.
+pub(crate) fn object(source: &str) -> ObjectFile {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| TempDir::new().expect("a folder"));
+    let object = tempfile::Builder::new()
+        .suffix(".bpf.o")
+        .tempfile_in(folder.path())
+        .expect("a file");
+    SkeletonBuilder::new()
+        .source(path(source))
+        .obj(object.path())
+        .clang(clang())
+        .clang_args(["-I/usr/include/x86_64-linux-gnu"])
+        .build()
+        .expect("it compiles");
+    ObjectFile::read(object.path()).expect("it can be read")
+}
+
+/// The same without BTF, and without libbpf's headers.
+pub(crate) fn plain_object(source: &str) -> ObjectFile {
+    let object = tempfile::NamedTempFile::new().expect("a file");
+    let compiler = Command::new(clang())
+        .args(["-O2", "-target", "bpf", "-c", "-o"])
+        .args([object.path(), &path(source)])
+        .status();
+    assert!(compiler.expect("clang runs").success());
+    ObjectFile::read(object.path()).expect("it can be read")
+}
+
+fn path(source: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/program")
+        .join(source)
+}
+
+fn clang() -> OsString {
+    env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"))
+}
+
+/// A program, what it does alone, and what has to be undone.
+pub(crate) struct Prepared {
+    pub(crate) native: NativeProgram,
+    pub(crate) oracle: Oracle,
+    pub(crate) once: Ran,
+    pub(crate) restore: Restore,
+    pub(crate) packet: Vec<u8>,
+}
+
+pub(crate) fn prepare(object: &ObjectFile, program: &str) -> Prepared {
+    let native =
+        NativeProgram::load(object, program, false).unwrap_or_else(|error| panic!("{error}"));
+    let (cpu, packet) = (current_cpu(), packet());
+    let oracle = native.oracle(cpu, &packet).expect("it runs");
+    let (once, restore) = native
+        .changes(cpu, &packet, &oracle)
+        .unwrap_or_else(|error| panic!("{error}"));
+    Prepared {
+        native,
+        oracle,
+        once,
+        restore,
+        packet,
+    }
+}
+
+impl Prepared {
+    /// A batch that undoes so much.
+    pub(crate) fn batch(&self, ops: u64, body: Body, restore: Restore) -> Ran {
+        let loaded = Spliced::load(&self.native, body, restore);
+        let mut spliced = loaded.unwrap_or_else(|error| panic!("{error}"));
+        let request = Request {
+            ops,
+            resets: 1,
+            cpus: &[current_cpu()],
+            after_tick: false,
+        };
+        let code = self.oracle.code;
+        let ran = spliced
+            .batch(&request, &self.packet, code)
+            .expect("it runs");
+        assert_eq!(ran.seen.ops, ops);
+        ran
+    }
+
+    /// Whether the last run left what each should.
+    pub(crate) fn is_right(&self, ran: &Ran) -> bool {
+        ran.wrong == 0 && ran.seen.output == self.oracle.output && ran.changes == self.once.changes
+    }
+}

@@ -1,0 +1,9 @@
+//! People's own programs in a loop: they do in each run what they do alone, and faults are seen.
+
+#[path = "../require/mod.rs"]
+mod require;
+
+mod faults;
+mod lab;
+mod refusals;
+mod runs;

@@ -1,0 +1,74 @@
+//! What can't be run in a loop says why, and what to do instead.
+
+use std::path::Path;
+
+use bpfcost_bpf::{
+    Error, current_cpu,
+    program::{NativeProgram, ObjectFile},
+};
+
+use crate::{
+    lab::{object, packet},
+    require,
+};
+
+fn refusal(object: &ObjectFile, program: &str) -> String {
+    let native = match NativeProgram::load(object, program, false) {
+        Err(error) => return error.to_string(),
+        Ok(native) => native,
+    };
+    let oracle = native.oracle(current_cpu(), &packet()).expect("it runs");
+    let changes = native.changes(current_cpu(), &packet(), &oracle);
+    changes.expect_err("it is refused").to_string()
+}
+
+#[test]
+fn programs_that_cannot_be_looped_say_why() {
+    if !require::host() {
+        return;
+    }
+    let object = object("xdp.bpf.c");
+    for (program, says) in [
+        ("prints", &["bpf_trace_printk", "--allow-effects"][..]),
+        ("calls_tail", &["tail calls"]),
+        ("deep_stack", &["combined stack size", "512 bytes"]),
+        (
+            "is_rejected",
+            &["rejected is_rejected:", "invalid access to packet"],
+        ),
+        ("at_kprobe", &["kprobe", "bpfcost overhead", ":at_kprobe"]),
+        ("nothing", &["no program nothing", "pass_frags"]),
+    ] {
+        let error = refusal(&object, program);
+        for says in says {
+            assert!(error.contains(says), "{program}: {error}");
+        }
+        assert!(error.lines().count() < 12, "{program}: {error}");
+    }
+    let allowed = NativeProgram::load(&object, "prints", true);
+    assert!(allowed.is_ok(), "{allowed:?}");
+}
+
+#[test]
+fn files_that_are_no_objects_say_so() {
+    let none = ObjectFile::read(Path::new("none.bpf.o")).expect_err("no file");
+    assert!(none.to_string().contains("cannot read it"), "{none}");
+    let text = ObjectFile::of(Path::new("a.bpf.o"), b"text".to_vec());
+    let error = text.programs().expect_err("no object");
+    assert!(
+        matches!(error, Error::UserObject { is_input: true, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("not a BPF object"), "{error}");
+}
+
+/// `packets_by_length` is to be pinned, and is not.
+#[test]
+fn no_map_is_pinned() {
+    if !require::host() {
+        return;
+    }
+    let native = NativeProgram::load(&object("xdp.bpf.c"), "count", false);
+    native.expect("it loads");
+    assert!(!Path::new("/sys/fs/bpf/packets_by_length").exists());
+}

@@ -1,0 +1,118 @@
+//! Each run in a loop does what the program does alone, and is undone.
+
+use bpfcost_bpf::program::{Body, ObjectFile, ProgramKind, Restore};
+
+use crate::{
+    lab::{object, plain_object, prepare},
+    require,
+};
+
+/// Runs in a batch: packets have no room for what so many runs add.
+const RUNS: [u64; 4] = [1, 2, 1000, 1001];
+
+fn runs_as_alone(object: &ObjectFile, program: &str, code: u32, restore: Restore) {
+    let prepared = prepare(object, program);
+    assert_eq!(prepared.oracle.code, code, "{program}");
+    assert_eq!(prepared.restore, restore, "{program}");
+    assert!(
+        prepared.is_right(&prepared.once),
+        "{program}: {:?}",
+        prepared.once
+    );
+    for ops in RUNS {
+        let ran = prepared.batch(ops, Body::Program, restore);
+        assert!(prepared.is_right(&ran), "{program}, {ops} runs: {ran:?}");
+        let floor = prepared.batch(ops, Body::Return(code), restore);
+        assert_eq!(floor.wrong, 0, "{program}");
+        assert_eq!(floor.changes, [0; 12], "{program}");
+    }
+}
+
+#[test]
+fn xdp_programs_run_as_alone() {
+    if !require::host() {
+        return;
+    }
+    let object = object("xdp.bpf.c");
+    let all = Restore::All { tail: false };
+    for (program, code, restore) in [
+        ("pass", 2, Restore::None),
+        ("pass_frags", 2, Restore::None),
+        ("push", 3, Restore::State),
+        ("pop", 2, Restore::Front),
+        ("grow", 2, Restore::State),
+        ("shrink", 2, all),
+        ("describe", 2, Restore::State),
+        ("flip_first", 2, Restore::Front),
+        ("flip_later", 2, all),
+        ("count", 2, Restore::None),
+    ] {
+        runs_as_alone(&object, program, code, restore);
+    }
+}
+
+#[test]
+fn programs_on_skbs_run_as_alone() {
+    if !require::host() {
+        return;
+    }
+    let object = object("skb.bpf.c");
+    for (program, code, restore) in [
+        ("ok", 0, Restore::None),
+        ("mark", 0, Restore::State),
+        ("push_vlan", 0, Restore::State),
+        ("encapsulate", 0, Restore::All { tail: false }),
+        ("lengthen", 0, Restore::All { tail: true }),
+        ("write_byte", 7, Restore::All { tail: false }),
+        ("allow_ingress", 1, Restore::State),
+        ("allow_egress", 3, Restore::None),
+        ("keep_half", 50, Restore::None),
+    ] {
+        runs_as_alone(&object, program, code, restore);
+    }
+}
+
+#[test]
+fn a_program_without_types_runs_as_alone() {
+    if !require::host() {
+        return;
+    }
+    runs_as_alone(&plain_object("plain.bpf.c"), "longer", 1, Restore::None);
+}
+
+#[test]
+fn programs_are_listed_without_privilege() {
+    let programs = object("skb.bpf.c").programs().expect("it opens");
+    let kind = |name: &str| {
+        let program = programs.iter().find(|one| one.name == name);
+        program.expect(name).kind.clone()
+    };
+    assert_eq!(kind("mark"), Ok(ProgramKind::Tc));
+    assert_eq!(kind("allow_egress"), Ok(ProgramKind::CgroupSkb));
+    assert_eq!(kind("keep_half"), Ok(ProgramKind::SocketFilter));
+}
+
+#[test]
+fn the_verifier_is_asked_for_its_figures() {
+    if !require::host() {
+        return;
+    }
+    let object = object("xdp.bpf.c");
+    let pass = prepare(&object, "pass");
+    let figures = pass.native.figures();
+    assert_eq!(
+        (figures.processed, figures.xlated_bytes),
+        (2, 16),
+        "{figures:?}"
+    );
+    assert_eq!(figures.stack_bytes, [0]);
+    let count = prepare(&object, "count");
+    let figures = count.native.figures();
+    assert!(figures.processed > 20 && figures.states > 0, "{figures:?}");
+    // The program, a function inside of a global one, that one, and the callback.
+    assert_eq!(figures.stack_bytes.len(), 4, "{figures:?}");
+    assert!(
+        figures.map_bytes > 0 && figures.jited_bytes > 0,
+        "{figures:?}"
+    );
+}
