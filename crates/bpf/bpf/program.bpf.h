@@ -13,8 +13,10 @@
 
 #include "timing.bpf.h"
 
-/* The longest packet, a power of two. */
+/* Room for packets, a power of two: all are shorter. */
 #define PROGRAM_PACKET_BYTES 4096
+/* The shortest one: an Ethernet header. */
+#define PROGRAM_LEAST_BYTES  14
 /* Bytes that RESTORE_FRONT writes. */
 #define PROGRAM_FRONT_BYTES  64
 #define PROGRAM_STATE_WORDS  12
@@ -101,12 +103,16 @@ static __always_inline int program_check(__u32 code)
 		return 1;                                                \
 	}
 
-/* The length of the packet, for helpers that copy it: at least 1, as the verifier wants to see. */
+/*
+ * The length of the packet, for helpers that copy it, once it is not below PROGRAM_LEAST_BYTES: they
+ * take no 0. The barrier keeps clang from comparing a copy.
+ */
 static __always_inline __u64 program_bytes(void)
 {
-	__u64 length = *(volatile __u64 *)&program_length;
+	__u64 length = *(volatile __u64 *)&program_length & (PROGRAM_PACKET_BYTES - 1);
 
-	return length < 1 || length > PROGRAM_PACKET_BYTES ? 0 : length;
+	barrier_var(length);
+	return length;
 }
 
 #endif

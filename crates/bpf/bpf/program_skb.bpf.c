@@ -49,7 +49,7 @@ static __always_inline void restore_marks(struct __sk_buff *skb)
 
 static __always_inline void restore_packet(struct __sk_buff *skb)
 {
-	__u64 bytes = program_bytes();
+	__u64 bytes;
 	__s32 longer;
 
 	restore_marks(skb);
@@ -61,7 +61,8 @@ static __always_inline void restore_packet(struct __sk_buff *skb)
 	longer = skb->len - program_start.words[LENGTH];
 	if (longer && (program_tail || bpf_skb_adjust_room(skb, -longer, BPF_ADJ_ROOM_MAC, 0)))
 		bpf_skb_change_tail(skb, program_start.words[LENGTH], 0);
-	if (bytes)
+	bytes = program_bytes();
+	if (bytes >= PROGRAM_LEAST_BYTES)
 		bpf_skb_store_bytes(skb, 0, program_packet, bytes, 0);
 }
 

@@ -54,7 +54,7 @@ static __always_inline void restore(struct xdp_md *ctx)
 	}
 	if (program_restore == RESTORE_ALL) {
 		length = program_bytes();
-		if (length)
+		if (length >= PROGRAM_LEAST_BYTES)
 			bpf_xdp_store_bytes(ctx, 0, program_packet, length);
 	}
 }

@@ -13,6 +13,7 @@ mod load;
 pub mod measure;
 pub mod probe;
 pub mod process;
+pub mod program;
 mod reaper;
 pub mod record;
 pub mod report;

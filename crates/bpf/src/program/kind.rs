@@ -42,6 +42,21 @@ impl ProgramKind {
         ))
     }
 
+    /// Its name in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            ProgramKind::Xdp => "xdp",
+            ProgramKind::Tc => "tc",
+            ProgramKind::CgroupSkb => "cgroup_skb",
+            ProgramKind::SocketFilter => "socket",
+        }
+    }
+
+    /// Whether a test run hands the program the Ethernet header of a packet; the others get what follows it.
+    pub fn has_ethernet(self) -> bool {
+        matches!(self, ProgramKind::Xdp | ProgramKind::Tc)
+    }
+
     /// The object of its driver, and the driver in it.
     pub(super) fn driver(self) -> (&'static str, &'static str) {
         match self {

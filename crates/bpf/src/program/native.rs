@@ -99,10 +99,11 @@ impl NativeProgram {
         }
         let effects = effects::effects(&raw.code.instructions);
         if !effects.is_empty() && !allow_effects {
-            return Err(file.refused(format!(
+            let words = format!(
                 "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
                 effects.join("; ")
-            )));
+            );
+            return Err(wrong(file.path(), words));
         }
         let shared = SharedProgram::of(&program)?;
         let figures = figures(file, name, &raw, &object)?;

@@ -24,13 +24,13 @@ use crate::{
 
 /// Words of a state (`PROGRAM_STATE_WORDS`).
 pub(super) const STATE_WORDS: usize = 12;
-/// The longest packet (`PROGRAM_PACKET_BYTES`).
+/// Room for packets (`PROGRAM_PACKET_BYTES`).
 const PACKET_BYTES: usize = 4096;
 /// The function that a program takes the place of.
 const TARGET: &str = "program_target";
 
 /// What a driver runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Body {
     /// The program.
     Program,
@@ -167,9 +167,9 @@ impl Spliced {
 
     /// Runs a packet in a batch; each run should return `code`.
     pub fn batch(&mut self, request: &Request<'_>, packet: &[u8], code: u32) -> Result<Ran> {
-        if packet.len() > PACKET_BYTES {
+        if packet.len() >= PACKET_BYTES {
             return Err(Error::Refused(format!(
-                "a packet has {} bytes, and drivers have room for {PACKET_BYTES}",
+                "a packet has {} bytes, and drivers take less than {PACKET_BYTES}",
                 packet.len()
             )));
         }

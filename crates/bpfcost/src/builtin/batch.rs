@@ -141,3 +141,10 @@ fn overlap(seen: &[Observation]) -> f64 {
 pub(super) fn mean_ns_per_op(seen: &[Observation]) -> f64 {
     seen.iter().map(Observation::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
 }
+
+/// Spreads a seed over all bits (Steele et al. 2014, SplitMix64's finaliser).
+pub(super) fn mix(mut seed: u64) -> u64 {
+    seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    seed ^ (seed >> 31)
+}

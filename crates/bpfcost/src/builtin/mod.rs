@@ -10,6 +10,7 @@ pub mod ladder;
 pub mod map;
 mod memory;
 pub mod pool;
+pub mod program;
 pub mod stack;
 pub mod stack_places;
 mod thread_group;
@@ -49,7 +50,7 @@ impl Extras {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 10] = [
+const REGISTRY: [(fn() -> Experiments, Extras); 11] = [
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (
@@ -66,6 +67,8 @@ const REGISTRY: [(fn() -> Experiments, Extras); 10] = [
         workload::shown::OWN,
     ),
     (|| one(ladder::KnownAnswers), Extras::NOTHING),
+    // It comes from a command line alone.
+    (Vec::new, program::shown::OWN),
 ];
 
 fn one(experiment: impl Experiment + 'static) -> Experiments {

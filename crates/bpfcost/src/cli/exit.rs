@@ -3,7 +3,9 @@
 use std::{io, process::ExitCode};
 
 use crate::{
-    measure, probe, record,
+    measure, probe,
+    program::PacketError,
+    record,
     target::{
         guest::{Failure, GuestError},
         kernel,
@@ -126,8 +128,12 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<probe::WrongProbe>() {
         return Some(Exit::Usage);
     }
-    if cause.is::<bpfcost_bpf::Error>() {
-        return Some(Exit::Lacking);
+    if let Some(error) = cause.downcast_ref::<bpfcost_bpf::Error>() {
+        let is_input = matches!(error, bpfcost_bpf::Error::UserObject { is_input: true, .. });
+        return Some(if is_input { Exit::Usage } else { Exit::Lacking });
+    }
+    if cause.is::<PacketError>() {
+        return Some(Exit::Usage);
     }
     let input = cause.is::<record::FileError>()
         || cause.is::<record::JournalError>()

@@ -16,6 +16,7 @@ mod outside;
 mod overhead;
 mod parse;
 mod place;
+mod program;
 mod progress;
 mod reaper;
 mod report;
@@ -53,6 +54,7 @@ const AFTER_HELP: &str = "\
 Start with:
   bpfcost check                          what this machine can measure
   bpfcost overhead PROBE -- COMMAND      what a probe costs a command
+  bpfcost program FILE.bpf.o             what your own program costs per packet
   bpfcost run xdp-lb                     25 paths of an XDP program, with intervals
   bpfcost report RECORD -o report.html   the result as a page
 
@@ -66,6 +68,7 @@ enum Command {
     List(list::Args),
     Run(run::Args),
     Overhead(overhead::Args),
+    Program(program::Args),
     Stack(stack::Args),
     Top(top::Args),
     Compare(compare::Args),
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Overhead(args) => overhead::run(&args),
+        Command::Program(args) => program::run(&args),
         Command::Stack(args) => stack::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Compare(args) => compare::run(&args),

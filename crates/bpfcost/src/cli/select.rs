@@ -7,9 +7,9 @@ use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
 use crate::{
-    builtin::{self, workload::Workload},
+    builtin::{self, program::Programs, workload::Workload},
     did_you_mean::suggest,
-    experiment::{Case, Experiment, Pair, Role},
+    experiment::{Case, Experiment, Pair, Role, Subject},
     measure::Plan,
     workload::Definition,
 };
@@ -53,8 +53,14 @@ pub(super) fn settle(
 
 /// The experiment of a plan, as it was when the plan was made.
 pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
-    if let Some(definition) = plan.subject.workload() {
-        return Ok(Box::new(Workload::of(definition.clone())));
+    match &plan.subject {
+        Subject::Workload(definition) => {
+            return Ok(Box::new(Workload::of(definition.as_ref().clone())));
+        }
+        Subject::OwnPrograms(programs) => {
+            return Ok(Box::new(Programs::of(programs.as_ref().clone())?));
+        }
+        Subject::BuiltIn => {}
     }
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }

@@ -1,7 +1,7 @@
 //! The description of an experiment: its name, question and factors, and how it is run and shown.
 
 use super::{Layout, Metric};
-use crate::workload::Definition;
+use crate::{program::OwnPrograms, workload::Definition};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,13 +81,15 @@ pub enum Subject {
     BuiltIn,
     /// A workload, and probes beside it.
     Workload(Box<Definition>),
+    /// A person's own programs.
+    OwnPrograms(Box<OwnPrograms>),
 }
 
 impl Subject {
     /// The workload, where it is one.
     pub fn workload(&self) -> Option<&Definition> {
         match self {
-            Subject::BuiltIn => None,
+            Subject::BuiltIn | Subject::OwnPrograms(_) => None,
             Subject::Workload(definition) => Some(definition),
         }
     }

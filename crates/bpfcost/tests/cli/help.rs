@@ -5,12 +5,13 @@ use std::time::Instant;
 use crate::tool::Tool;
 
 /// The commands that people type; the first is the program itself.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "",
     "check",
     "list",
     "run",
     "overhead",
+    "program",
     "top",
     "stack",
     "compare",

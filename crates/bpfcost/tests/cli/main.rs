@@ -52,6 +52,7 @@ mod mistakes;
 mod pipes;
 mod pools;
 mod privilege;
+mod program;
 mod records;
 mod resumes;
 mod running;

@@ -111,7 +111,7 @@ pub(super) fn action(what: &str, expected: u32, got: u32) -> Option<Problem> {
 }
 
 /// The packet that an operation left.
-pub(super) fn packet(what: &str, expected: &[u8], got: &[u8]) -> Option<Problem> {
+pub(in crate::builtin) fn packet(what: &str, expected: &[u8], got: &[u8]) -> Option<Problem> {
     if expected == got {
         return None;
     }

@@ -18,7 +18,7 @@ use super::{
     sequence::{Sequence, low_word},
 };
 use crate::builtin::{
-    batch::{self, WARM_UP_SHARE, mean_ns_per_op, slices, trial},
+    batch::{self, WARM_UP_SHARE, mean_ns_per_op, mix, slices, trial},
     memory::KernelMemory,
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
@@ -446,11 +446,4 @@ fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::LbCounters>
     cpus.iter()
         .map(|&cpu| Ok(instance.counters(cpu)?))
         .collect()
-}
-
-/// Spreads a seed over all bits (Steele et al. 2014, SplitMix64's finaliser).
-fn mix(mut seed: u64) -> u64 {
-    seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    seed ^ (seed >> 31)
 }

@@ -1,0 +1,338 @@
+//! `program`: what does a person's own program cost per run, and what else does it cost?
+//!
+//! Its cases come from the command line: each program on each packet, of one version of its object or of two that are
+//! compared. What is in the number and what is not stands at the head of `program.bpf.h`. How a program is put into
+//! a loop, and what undoes each run, is in [`bpfcost_bpf::program`].
+
+mod epoch;
+mod proof;
+pub(super) mod shown;
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    Error, Feature,
+    program::{Body, NativeProgram, ProgramKind, Restore, Spliced},
+    timing::Loop,
+};
+
+use self::epoch::ProgramEpoch;
+use crate::{
+    builtin::ladder,
+    experiment::{
+        Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Subject,
+        missing,
+    },
+    program::OwnPrograms,
+};
+
+/// What stands behind names of cases of the object that is compared with.
+const OLD: &str = "old";
+/// The floor of the loop alone, before the name of a type.
+const EMPTY: &str = "floor/none";
+
+/// The experiment.
+#[derive(Debug)]
+pub struct Programs {
+    subject: OwnPrograms,
+    /// The type and the section of each program.
+    kinds: BTreeMap<String, (ProgramKind, String)>,
+    /// Why a program can't be run here, by its object and its name; asked once.
+    refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
+}
+
+/// What a case runs.
+#[derive(Clone, Debug)]
+struct Work {
+    case: Case,
+    /// The place of its object.
+    object: usize,
+    program: String,
+    /// The place of its packet.
+    input: usize,
+    part: Part,
+}
+
+/// Which part of a measurement a case is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The program.
+    Program,
+    /// What undoes it, around a program that does nothing.
+    Floor,
+    /// The loop alone.
+    Empty,
+}
+
+impl Programs {
+    /// Opens the objects, which needs no privilege. A program that they lack, or that can't be run in a loop, is an
+    /// error.
+    pub fn of(subject: OwnPrograms) -> Result<Self, Error> {
+        let mut kinds = BTreeMap::new();
+        for object in &subject.objects {
+            let all = object.file().programs()?;
+            for name in &subject.programs {
+                let entry = all.iter().find(|one| one.name == *name);
+                let names = || all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
+                let wrong = |words: String| Error::UserObject {
+                    path: object.path.clone(),
+                    words,
+                    is_input: true,
+                };
+                let entry = entry.ok_or_else(|| {
+                    wrong(format!(
+                        "there is no program {name} in it\n  Its programs: {}",
+                        names().join(", ")
+                    ))
+                })?;
+                let kind = entry.kind.clone().map_err(wrong)?;
+                kinds
+                    .entry(name.clone())
+                    .or_insert((kind, entry.section.clone()));
+            }
+        }
+        Ok(Programs {
+            subject,
+            kinds,
+            refusals: RefCell::default(),
+        })
+    }
+
+    fn works(&self) -> Vec<Work> {
+        let mut works = Vec::new();
+        for part in [Part::Program, Part::Floor] {
+            for program in &self.subject.programs {
+                for object in 0..self.subject.objects.len() {
+                    for input in 0..self.subject.inputs.len() {
+                        works.push(self.work(part, object, program, input));
+                    }
+                }
+            }
+        }
+        let mut kinds = Vec::new();
+        for (program, (kind, _)) in &self.kinds {
+            if !kinds.contains(kind) {
+                kinds.push(*kind);
+                works.push(self.work(Part::Empty, 0, program, 0));
+            }
+        }
+        works
+    }
+
+    fn work(&self, part: Part, object: usize, program: &str, input: usize) -> Work {
+        let (kind, section) = &self.kinds[program];
+        let packet = &self.subject.inputs[input];
+        let version = if object == 0 { "new" } else { OLD };
+        let mut name = format!("{program}/{}", packet.name);
+        if object > 0 {
+            name = format!("{name}/{OLD}");
+        }
+        let of_case = |name: &str| format!("floor/{name}");
+        let empty = format!("{EMPTY}/{}", kind.word());
+        let (name, role, floor, about) = match part {
+            Part::Program => (
+                name.clone(),
+                Role::Case,
+                Some(of_case(&name)),
+                format!("{program} ({section}) on {}", packet.about),
+            ),
+            Part::Floor => (
+                of_case(&name),
+                Role::Floor,
+                Some(empty),
+                format!("what undoes a run of {name}, and a program that returns the same"),
+            ),
+            Part::Empty => (
+                empty,
+                Role::Floor,
+                None,
+                "the loop, and a program that does nothing".to_owned(),
+            ),
+        };
+        let factors = [
+            ("program", program),
+            ("packet", &packet.name),
+            ("version", version),
+        ];
+        let factors = factors.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let case = Case {
+            name,
+            group: match part {
+                Part::Empty => "loop",
+                _ => program,
+            }
+            .to_owned(),
+            factors: factors.into(),
+            about,
+            role,
+            floor,
+            ..Case::default()
+        };
+        Work {
+            case,
+            object,
+            program: program.to_owned(),
+            input,
+            part,
+        }
+    }
+
+    fn named(&self, case: &Case) -> Result<Work> {
+        let mut works = self.works().into_iter();
+        let work = works.find(|work| work.case.name == case.name);
+        work.with_context(|| format!("there is no case {}", case.name))
+    }
+
+    fn native(&self, work: &Work) -> Result<NativeProgram, Error> {
+        let object = self.subject.objects[work.object].file();
+        NativeProgram::load(&object, &work.program, self.subject.allow_effects)
+    }
+
+    /// Why this kernel does not take a program, alone or in a loop.
+    fn refusal(&self, work: &Work) -> Result<Option<String>> {
+        let key = (work.object, work.program.clone());
+        if let Some(known) = self.refusals.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        // The largest of what a run may need.
+        let largest = Restore::All { tail: false };
+        let loaded = self
+            .native(work)
+            .and_then(|native| Spliced::load(&native, Body::Program, largest));
+        let refusal = match loaded {
+            Ok(_) => None,
+            Err(error @ Error::UserObject { is_input: true, .. }) => return Err(error.into()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.refusals.borrow_mut().insert(key, refusal.clone());
+        Ok(refusal)
+    }
+}
+
+impl Experiment for Programs {
+    fn description(&self) -> Description {
+        let factors = [
+            ("program", "the program, by the name of its function"),
+            ("packet", "the packet that it is run on"),
+            ("version", "the object: new, or old where two are compared"),
+        ];
+        Description {
+            subject: Subject::OwnPrograms(Box::new(self.subject.clone())),
+            most_cpus: Some(1),
+            overhead: Overhead {
+                // Each program is verified three times.
+                load_s: 0.1 * self.kinds.len() as f64 + 0.01 * self.works().len() as f64,
+                trial_s: 0.002,
+                // The warm-up, the batch, and the one in which each run is undone twice.
+                batches: 2.2,
+            },
+            ..Description::new("program", "a program of your own", &factors)
+        }
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        self.works().into_iter().map(|work| work.case).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        if self.subject.objects.len() < 2 {
+            return Vec::new();
+        }
+        let of_program = |work: &Work| work.part == Part::Program && work.object == 0;
+        let works = self.works().into_iter().filter(of_program);
+        works
+            .map(|work| Pair {
+                baseline: format!("{}/{OLD}", work.case.name),
+                about: format!("{}: new against old", work.case.name),
+                case: work.case.name,
+            })
+            .collect()
+    }
+
+    fn needs(&self, _: &Case) -> Vec<Feature> {
+        vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        match missing(&self.needs(case))? {
+            Some(lacking) => Ok(Some(lacking)),
+            None => self.refusal(&self.named(case)?),
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        ladder::programs(Loop::probe()?).map(Some)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
+        Ok(Box::new(ProgramEpoch::load(self, setup)?))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        ladder::sentinel(setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::program::Input;
+
+    fn programs(objects: usize) -> Programs {
+        let input = |name: &str| Input {
+            name: name.to_owned(),
+            ..Input::default()
+        };
+        let kind = |name: &str, kind| (name.to_owned(), (kind, "section".to_owned()));
+        Programs {
+            subject: OwnPrograms {
+                objects: vec![Default::default(); objects],
+                programs: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
+                inputs: vec![input("udp"), input("tcp")],
+                allow_effects: false,
+            },
+            kinds: BTreeMap::from([
+                kind("a", ProgramKind::Xdp),
+                kind("b", ProgramKind::Tc),
+                kind("c", ProgramKind::Xdp),
+            ]),
+            refusals: RefCell::default(),
+        }
+    }
+
+    #[test]
+    fn each_case_has_its_floor_and_each_type_its_loop() {
+        let experiment = programs(1);
+        let cases = experiment.cases();
+        let names: BTreeSet<&str> = cases.iter().map(|case| &*case.name).collect();
+        assert_eq!(names.len(), cases.len());
+        assert_eq!(cases.len(), 6 + 6 + 2);
+        for case in &cases {
+            let floor = case.floor.as_deref();
+            assert!(floor.is_none_or(|floor| names.contains(floor)), "{case:?}");
+        }
+        let floor = |name: &str| {
+            let case = cases.iter().find(|case| case.name == name);
+            case.expect(name).floor.clone().expect("a floor")
+        };
+        assert_eq!(floor("b/tcp"), "floor/b/tcp");
+        assert_eq!(floor("floor/b/tcp"), "floor/none/tc");
+        assert_eq!(floor("floor/c/udp"), "floor/none/xdp");
+        assert!(experiment.pairs().is_empty());
+    }
+
+    #[test]
+    fn two_versions_are_pairs() {
+        let experiment = programs(2);
+        let pairs = experiment.pairs();
+        assert_eq!(pairs.len(), 6);
+        let names: BTreeSet<String> = experiment.cases().into_iter().map(|one| one.name).collect();
+        for pair in &pairs {
+            assert_eq!(pair.baseline, format!("{}/old", pair.case));
+            assert!(names.contains(&pair.case) && names.contains(&pair.baseline));
+        }
+    }
+}

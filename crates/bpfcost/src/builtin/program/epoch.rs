@@ -1,0 +1,277 @@
+//! An epoch: programs loaded as they are, and in loops; trials of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    CpuPin,
+    program::{Body, Figures, NativeProgram, ProgramKind, Restore, Spliced},
+    timing::{Observation, Request},
+};
+
+use super::{
+    Part, Programs, Work,
+    proof::{self, Expected},
+};
+use crate::{
+    builtin::{
+        batch::{self, WARM_UP_SHARE, mix},
+        memory::KernelMemory,
+    },
+    experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove},
+    record::RESET_TWICE,
+};
+
+/// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored
+/// is as it was, and after an odd number it is as one run leaves it.
+const REPLAYED: [u64; 3] = [1, 2, 3];
+
+/// A program, by the place of its object and its name.
+type Key = (usize, String);
+
+/// Loaded programs. Dropping it frees them.
+pub(super) struct ProgramEpoch {
+    programs: BTreeMap<Key, LoadedProgram>,
+    entries: BTreeMap<String, Entry>,
+    cpu: u32,
+    exact: bool,
+    seed: u64,
+    memory_before: KernelMemory,
+    _pinned: CpuPin,
+}
+
+/// A program, and the loops in which it or its floor runs: packets share them.
+struct LoadedProgram {
+    /// Before what it has the maps of.
+    loops: BTreeMap<(Body, Restore), Spliced>,
+    native: NativeProgram,
+    /// What is known of each packet, by its place.
+    packets: BTreeMap<usize, (Expected, Restore)>,
+}
+
+/// A case.
+struct Entry {
+    key: Key,
+    packet: Vec<u8>,
+    looped: (Body, Restore),
+    expected: Expected,
+    part: Part,
+    /// Trials so far.
+    trials: u32,
+}
+
+impl ProgramEpoch {
+    pub(super) fn load(programs: &Programs, setup: &Setup) -> Result<Self> {
+        let cpu = *setup.cpus.first().context("no CPU was chosen")?;
+        let (memory_before, pinned) = (KernelMemory::now(), CpuPin::to(cpu)?);
+        let mut epoch = ProgramEpoch {
+            programs: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            cpu,
+            exact: setup.exact,
+            seed: setup.seed ^ setup.epoch as u64,
+            memory_before,
+            _pinned: pinned,
+        };
+        for case in &setup.cases {
+            let work = programs.named(case)?;
+            epoch.add(programs, &work)?;
+        }
+        Ok(epoch)
+    }
+
+    fn add(&mut self, programs: &Programs, work: &Work) -> Result<()> {
+        let key = (work.object, work.program.clone());
+        if !self.programs.contains_key(&key) {
+            let loaded = LoadedProgram {
+                loops: BTreeMap::new(),
+                native: programs.native(work)?,
+                packets: BTreeMap::new(),
+            };
+            self.programs.insert(key.clone(), loaded);
+        }
+        let program = self.programs.get_mut(&key).context("it was just loaded")?;
+        let packet = &programs.subject.inputs[work.input].bytes;
+        let (expected, restore) = program.observe(self.cpu, work.input, packet)?;
+        let code = expected.code;
+        let (body, restore) = match work.part {
+            Part::Program => (Body::Program, restore),
+            Part::Floor => (Body::Return(code), restore),
+            Part::Empty => (Body::Return(code), Restore::None),
+        };
+        let expected = match work.part {
+            Part::Program => expected,
+            Part::Floor | Part::Empty => Expected::of_nothing(program.native.kind(), packet, code),
+        };
+        let looped = (body, restore);
+        if !program.loops.contains_key(&looped) {
+            let spliced = Spliced::load(&program.native, body, restore)?;
+            program.loops.insert(looped, spliced);
+        }
+        let entry = Entry {
+            key,
+            packet: packet.clone(),
+            looped,
+            expected,
+            part: work.part,
+            trials: 0,
+        };
+        self.entries.insert(work.case.name.clone(), entry);
+        Ok(())
+    }
+
+    /// One proved batch of a case.
+    fn batch(&mut self, case: &Case, ops: u64, resets: u64) -> Result<Observation, Fault> {
+        let entry = self.entries.get(&case.name);
+        let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
+        let program = self.programs.get_mut(&entry.key);
+        let looped = program.and_then(|program| program.loops.get_mut(&entry.looped));
+        let request = Request {
+            ops,
+            resets,
+            cpus: &[self.cpu],
+            after_tick: self.exact,
+        };
+        let looped = looped.context("its loop was not loaded")?;
+        let ran = looped.batch(&request, &entry.packet, entry.expected.code)?;
+        let seen = std::slice::from_ref(&ran.seen);
+        prove(batch::problem(&[self.cpu], seen, ops, self.exact))?;
+        prove(proof::problem(&entry.expected, &ran, ops))?;
+        Ok(ran.seen)
+    }
+}
+
+impl LoadedProgram {
+    /// What the program does with a packet alone, and what has to be undone.
+    fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Restore)> {
+        if let Some(known) = self.packets.get(&input) {
+            return Ok(known.clone());
+        }
+        let oracle = self.native.oracle(cpu, packet)?;
+        let (once, restore) = self.native.changes(cpu, packet, &oracle)?;
+        let expected = Expected {
+            code: oracle.code,
+            output: oracle.output,
+            changes: once.changes,
+        };
+        let known = (expected, restore);
+        self.packets.insert(input, known.clone());
+        Ok(known)
+    }
+}
+
+impl LoadedEpoch for ProgramEpoch {
+    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+        for ops in REPLAYED {
+            self.batch(case, ops, 1)?;
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let Batch(ops) = batch;
+        if self.exact {
+            let seen = self.batch(case, ops, 1)?;
+            return self.finish(case, batch, &seen, None);
+        }
+        // One of the two batches has an even number of runs, so that a byte that is flipped shows.
+        let warm_up = (ops / WARM_UP_SHARE).max(1);
+        let warm_up = warm_up + u64::from(warm_up % 2 == ops % 2);
+        self.batch(case, warm_up, 1)?;
+        let entry = self.entries.get_mut(&case.name);
+        let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
+        entry.trials += 1;
+        let doubles = entry.part == Part::Program && entry.looped.1 != Restore::None;
+        // What comes first meets other caches than what comes second, so chance decides.
+        let doubled_first = mix(self.seed ^ u64::from(entry.trials)) & 1 == 1;
+        let mut doubled = None;
+        if doubles && doubled_first {
+            doubled = Some(self.batch(case, ops, 2)?);
+        }
+        let seen = self.batch(case, ops, 1)?;
+        if doubles && !doubled_first {
+            doubled = Some(self.batch(case, ops, 2)?);
+        }
+        self.finish(case, batch, &seen, doubled.as_ref())
+    }
+
+    fn kernel_bytes(&self) -> Option<u64> {
+        let programs = self.programs.values();
+        let bytes = |program: &LoadedProgram| {
+            let drivers = program.loops.values().map(Spliced::kernel_bytes);
+            program.native.figures().map_bytes + drivers.sum::<u64>()
+        };
+        Some(programs.map(bytes).sum())
+    }
+
+    fn unload(self: Box<Self>) -> Result<()> {
+        let before = self.memory_before;
+        drop(self);
+        before.wait_until_freed();
+        Ok(())
+    }
+}
+
+impl ProgramEpoch {
+    /// The trial of a batch, with what the verifier did with its program.
+    fn finish(
+        &self,
+        case: &Case,
+        batch: Batch,
+        seen: &Observation,
+        doubled: Option<&Observation>,
+    ) -> Result<Trial, Fault> {
+        let seen = std::slice::from_ref(seen);
+        let mut trial = batch::trial(seen, batch);
+        let entry = self.entries.get(&case.name).context("it ran")?;
+        if entry.part != Part::Program {
+            return Ok(trial);
+        }
+        // Where nothing is undone, undoing it twice costs the same.
+        if !self.exact {
+            let doubled = doubled.map_or(seen, std::slice::from_ref);
+            let twice = RESET_TWICE.to_owned();
+            trial
+                .secondary
+                .insert(twice.clone(), batch::mean_ns_per_op(doubled));
+            trial.secondary_slices.insert(twice, batch::slices(doubled));
+        }
+        let program = self.programs.get(&entry.key).context("it ran")?;
+        trial.secondary.extend(secondary(program.native.figures()));
+        Ok(trial)
+    }
+}
+
+/// Figures as values of a trial, which [`shown`](super::shown) shows.
+fn secondary(figures: &Figures) -> Vec<(String, f64)> {
+    let named = [
+        ("instructions", figures.processed),
+        ("states", figures.states),
+        ("us", figures.verified_us),
+        ("xlated_bytes", figures.xlated_bytes),
+        ("jited_bytes", figures.jited_bytes),
+        ("map_bytes", figures.map_bytes),
+    ];
+    let named = named.map(|(name, value)| (format!("verified_{name}"), value));
+    let stacks = (0..).zip(&figures.stack_bytes);
+    let stacks =
+        stacks.map(|(number, &bytes): (u32, &u64)| (format!("verified_stack_{number:03}"), bytes));
+    let all = named.into_iter().chain(stacks);
+    all.map(|(name, value)| (name, value as f64)).collect()
+}
+
+impl Expected {
+    /// What a program leaves that does nothing.
+    fn of_nothing(kind: ProgramKind, packet: &[u8], code: u32) -> Self {
+        let mut output = packet.to_vec();
+        if !kind.has_ethernet() {
+            // A test run takes it away, and hands back zeros.
+            output.iter_mut().take(14).for_each(|byte| *byte = 0);
+        }
+        Expected {
+            code,
+            output,
+            changes: Default::default(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `bpfcost program`: what a person's own BPF program costs per run. The command line becomes an experiment, and is
+//! measured like every other one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use bpfcost_bpf::program::ObjectFile;
+
+use super::{
+    exit::{Exit, lacking, usage},
+    measurement::{self, Options},
+    output::note,
+    place,
+};
+use crate::{
+    builtin::program::Programs,
+    experiment::{Experiment, Role},
+    measure::Plan,
+    program::{ObjectVersion, OwnPrograms, inputs},
+    report::rate::EventLoad,
+    target::Host,
+};
+
+/// Time your own BPF program per packet, unmodified
+///
+/// The program runs in a loop in the kernel, attached to nothing. What one run changes is undone before the next one:
+/// head, tail, metadata and bytes of the packet, fields of an skb. Every run must return what the program returns when
+/// it is run alone, and the last one must leave the same packet. Its maps are its own: nothing is pinned or shared.
+/// XDP, tc and tcx, cgroup_skb and socket filters can be run like this.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cpus", |cpus| cpus.help("Run on this CPU, e.g. 3").long_help(None)),
+    mut_arg("set", |set| set.hide(true)),
+    mut_arg("cases", |cases| cases.hide_short_help(true).help("Measure only matching cases, PROGRAM/PACKET [repeatable]")),
+    mut_arg("seed", |seed| seed.help("Draw every order from this seed; the same seed repeats it")),
+    after_help = "\
+Examples:
+  bpfcost program lb.bpf.o --input web.pcap             each packet of a capture
+  bpfcost program lb.bpf.o --against main/lb.bpf.o      two builds in one run, with a verdict
+  bpfcost program lb.bpf.o --on exact:6.12 --quick      instructions instead of nanoseconds, in a guest
+To measure a program where it is attached, kprobes and fentry included: bpfcost overhead"
+)]
+pub(super) struct Args {
+    /// The compiled object
+    #[arg(value_name = "FILE.bpf.o")]
+    object: PathBuf,
+    /// A program of it, by the name of its function [default: all that can be run] [repeatable]
+    #[arg(long = "program", value_name = "NAME")]
+    programs: Vec<String>,
+    /// A packet: FILE.pcap, hexadecimal digits or builtin:NAME [default: builtin:udp] [repeatable]
+    ///
+    /// Each packet of a capture is a case. Captures are in the classic pcap format, of an Ethernet link. A packet begins
+    /// with its Ethernet header; cgroup_skb programs and socket filters get what follows it. Built in are udp (64 bytes),
+    /// tcp (1,514 bytes) and syn6 (74 bytes).
+    #[arg(
+        long = "input",
+        value_name = "PACKET",
+        default_value = "builtin:udp",
+        hide_default_value = true
+    )]
+    inputs: Vec<String>,
+    /// Compare with the same programs of this object, measured in the same run
+    #[arg(long, value_name = "OLD.bpf.o")]
+    against: Option<PathBuf>,
+    /// Also run programs that signal, send, print, or write to processes or perf buffers
+    #[arg(long)]
+    allow_effects: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let options = &args.options;
+    let host = Host::default();
+    let subject = subject(args)?;
+    let experiment =
+        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
+    let plans = measurement::plans(options, experiment, None, &host)?;
+    if !options.dry_run {
+        for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+            place::able(&host, &**experiment)?;
+            supported(&**experiment, plan)?;
+        }
+    }
+    measurement::run(options, EventLoad::default(), plans, &host)
+}
+
+/// What the command line names.
+fn subject(args: &Args) -> Result<OwnPrograms> {
+    let object = version(&args.object)?;
+    let programs = if args.programs.is_empty() {
+        loopable(&object)?
+    } else {
+        measurement::once(&args.programs)?;
+        args.programs.clone()
+    };
+    let mut objects = vec![object];
+    if let Some(old) = &args.against {
+        objects.push(version(old)?);
+    }
+    Ok(OwnPrograms {
+        objects,
+        programs,
+        inputs: inputs(&args.inputs)?,
+        allow_effects: args.allow_effects,
+    })
+}
+
+fn version(path: &Path) -> Result<ObjectVersion> {
+    let file = ObjectFile::read(path)?;
+    Ok(ObjectVersion {
+        path: path.to_owned(),
+        bytes: file.bytes().to_vec(),
+    })
+}
+
+/// All programs that can be run in a loop; why not, if none can. Says which others there are.
+fn loopable(object: &ObjectVersion) -> Result<Vec<String>> {
+    let all = object.file().programs()?;
+    let (mut names, mut others) = (Vec::new(), Vec::new());
+    for program in all {
+        match program.kind {
+            Ok(_) => names.push(program.name),
+            Err(why) => others.push(why),
+        }
+    }
+    let others = others.join("\n");
+    if names.is_empty() {
+        return Err(usage(format!("{}: {others}", object.path.display())));
+    }
+    if !others.is_empty() {
+        note!("not measured: {others}");
+    }
+    Ok(names)
+}
+
+/// Refuses programs of which this kernel takes none.
+fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
+    let mut first = None;
+    for case in plan.cases.iter().filter(|case| case.role == Role::Case) {
+        match experiment.unsupported(case)? {
+            None => return Ok(()),
+            Some(reason) => first = first.or(Some(reason)),
+        }
+    }
+    first.map_or(Ok(()), |reason| Err(lacking(reason)))
+}

@@ -1,0 +1,9 @@
+//! A person's own BPF programs, and the packets that they are run on, as data: a plan holds them whole, so that a guest
+//! and a resumed run have them too.
+
+mod definition;
+mod packet;
+mod pcap;
+
+pub use definition::{Input, ObjectVersion, OwnPrograms};
+pub use packet::{PacketError, inputs};

@@ -1,0 +1,139 @@
+//! The packets of a capture file: classic pcap of an Ethernet link, of either byte order, with micro- or nanoseconds.
+
+use pcap_parser::{
+    Linktype, PcapHeader, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified,
+    parse_pcap_header,
+};
+
+/// How a pcapng file begins.
+const NEXT_GENERATION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+/// All packets, or why they can't be used.
+pub(super) fn packets(file: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    if file.starts_with(&NEXT_GENERATION) {
+        return Err(
+            "it is a pcapng file, and only classic pcap is read\n  Convert it: editcap -F pcap IN OUT"
+                .to_owned(),
+        );
+    }
+    let (mut rest, header) = parse_pcap_header(file).map_err(|_| {
+        "it is not a capture in the pcap format\n  Make one: tcpdump -i INTERFACE -c 10 -w FILE.pcap"
+            .to_owned()
+    })?;
+    let PcapHeader { network, .. } = header;
+    if network != Linktype::ETHERNET {
+        return Err(format!(
+            "it is of link type {}, and programs are run on Ethernet frames (link type 1)\n  Capture on an Ethernet \
+             interface, not on `any`",
+            network.0
+        ));
+    }
+    let frame = if header.is_modified_format() {
+        parse_pcap_frame_modified
+    } else if header.is_bigendian() {
+        parse_pcap_frame_be
+    } else {
+        parse_pcap_frame
+    };
+    let mut packets = Vec::new();
+    while !rest.is_empty() {
+        let number = packets.len() + 1;
+        let (after, block) =
+            frame(rest).map_err(|_| format!("it ends inside of packet {number}"))?;
+        if block.caplen < block.origlen {
+            return Err(format!(
+                "packet {number} has {} of its {} bytes\n  Capture whole packets: tcpdump -s 0",
+                block.caplen, block.origlen
+            ));
+        }
+        packets.push(block.data.to_vec());
+        rest = after;
+    }
+    if packets.is_empty() {
+        return Err("there is no packet in it".to_owned());
+    }
+    Ok(packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MICROS: u32 = 0xa1b2_c3d4;
+    const NANOS: u32 = 0xa1b2_3c4d;
+
+    /// A file of these packets, each with so many bytes missing.
+    fn file(word: fn(u32) -> [u8; 4], magic: u32, link: u32, packets: &[(&[u8], u32)]) -> Vec<u8> {
+        let half = |number: u32| {
+            let bytes = word(number);
+            if word(1)[0] == 1 {
+                [bytes[0], bytes[1]]
+            } else {
+                [bytes[2], bytes[3]]
+            }
+        };
+        let mut file = word(magic).to_vec();
+        file.extend([half(2), half(4)].concat());
+        for number in [0, 0, 65_535, link] {
+            file.extend(word(number));
+        }
+        for (bytes, missing) in packets {
+            let length = bytes.len() as u32;
+            for number in [1, 2, length, length + missing] {
+                file.extend(word(number));
+            }
+            file.extend(*bytes);
+        }
+        file
+    }
+
+    #[test]
+    fn packets_are_read_in_either_byte_order() {
+        let wanted: [(&[u8], u32); 2] = [(&[1; 60], 0), (&[2; 1514], 0)];
+        for magic in [MICROS, NANOS] {
+            for word in [u32::to_le_bytes, u32::to_be_bytes] {
+                let packets = packets(&file(word, magic, 1, &wanted)).expect("packets");
+                assert_eq!(packets, [vec![1; 60], vec![2; 1514]]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_capture_of_whole_frames_is_refused() {
+        let whole = file(u32::to_le_bytes, MICROS, 1, &[(&[1; 60], 0)]);
+        let cut = &whole[..whole.len() - 1];
+        let snapped = file(
+            u32::to_le_bytes,
+            MICROS,
+            1,
+            &[(&[1; 60], 0), (&[1; 60], 40)],
+        );
+        let cooked = file(u32::to_le_bytes, MICROS, 113, &[(&[1; 60], 0)]);
+        let empty = file(u32::to_le_bytes, MICROS, 1, &[]);
+        for (file, says) in [
+            (cut, "ends inside of packet 1"),
+            (&snapped, "packet 2 has 60 of its 100 bytes"),
+            (&cooked, "link type 113"),
+            (&empty, "no packet"),
+            (b"text", "not a capture"),
+            (&[&NEXT_GENERATION[..], &[0; 40]].concat(), "pcapng"),
+            (&[], "not a capture"),
+        ] {
+            let error = packets(file).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..100) {
+            let _ = packets(&bytes);
+            let mut damaged = file(u32::to_le_bytes, MICROS, 1, &[(&[1; 60], 0)]);
+            damaged.truncate(cut);
+            damaged.extend(bytes);
+            let _ = packets(&damaged);
+        }
+    }
+}

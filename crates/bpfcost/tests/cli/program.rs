@@ -1,0 +1,184 @@
+//! People's own programs: measured as they are, compared with each other, or refused with a reason.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{require, tool::Tool};
+
+/// Where Debian's libxdp1 has its programs.
+const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/bpf";
+
+const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+unsigned long runs;
+SEC("xdp") int passes(void *context) { return 2; }
+SEC("xdp") int counts(void *context) { runs++; return 2; }
+SEC("xdp") int drops_some(void *context) { return ++runs % 100000 ? 2 : 1; }
+SEC("tc") int accepts(void *context) { return 0; }
+SEC("kprobe/tcp_sendmsg") int at_kprobe(void *context) { return 0; }
+static long (*print)(const char *text, unsigned int size, ...) = (void *)6;
+SEC("xdp") int prints(void *context) { char text[] = "x"; print(text, 2); return 2; }
+"#;
+
+const KPROBE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+SEC("kprobe/tcp_sendmsg") int at_kprobe(void *context) { return 0; }
+"#;
+
+/// Compiles a source to `NAME.bpf.o` in the tool's folder, as people do, without headers.
+fn compile(tool: &Tool, name: &str, source: &str) {
+    tool.write(&format!("{name}.c"), source);
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
+    let done = Command::new(clang)
+        .args(["-O2", "-g", "-target", "bpf", "-c"])
+        .arg(tool.path(&format!("{name}.c")))
+        .arg("-o")
+        .arg(tool.path(&format!("{name}.bpf.o")))
+        .status();
+    assert!(done.expect("clang runs").success());
+}
+
+/// The record of a run that ends with this code.
+fn record(tool: &Tool, line: &str, code: i32) -> Value {
+    let said = tool.says(&format!("{line} --quick --seed 7 --format json"));
+    assert_eq!(said.code, Some(code), "{}", said.err);
+    serde_json::from_str(&said.out).expect("a record")
+}
+
+fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let mut cases = record["cases"].as_array().expect("cases").iter();
+    cases.find(|case| case["name"] == name).expect(name)
+}
+
+#[test]
+fn a_program_of_debian_is_measured_as_it_is() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let packets = "--input builtin:udp --input builtin:tcp";
+    let record = record(
+        &tool,
+        &format!("program {DEBIAN}/xdpfilt_dny_udp.o {packets}"),
+        0,
+    );
+    assert_eq!(record["experiment"], "program");
+    for name in ["xdpfilt_dny_udp/udp", "xdpfilt_dny_udp/tcp"] {
+        let case = case(&record, name);
+        assert_eq!(case["status"], "ok", "{case}");
+        assert!(case["net"].is_object(), "{case}");
+        let instructions = &case["secondary"]["verified_instructions"][0][0];
+        assert!(instructions.as_f64() > Some(100.0), "{case}");
+    }
+    let path = tool.path("r.json");
+    tool.write("r.json", record.to_string());
+    let page = tool.answers(&format!("report {} -o r.md", path.display()));
+    assert_eq!(page, "");
+    let page = std::fs::read_to_string(tool.path("r.md")).expect("a page");
+    assert!(page.contains("Verification and memory"), "{page}");
+}
+
+#[test]
+fn two_builds_are_compared_in_one_run() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "old", SOURCE);
+    compile(
+        &tool,
+        "new",
+        &SOURCE.replace("runs++; return 2", "runs += 3; return 2"),
+    );
+    let line = "program new.bpf.o --against old.bpf.o --program counts --program accepts";
+    let record = record(&tool, line, 0);
+    let compared: Vec<(&str, &str)> = record["comparisons"]
+        .as_array()
+        .expect("comparisons")
+        .iter()
+        .map(|one| {
+            (
+                one["case"].as_str().unwrap(),
+                one["baseline"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let wanted = [
+        ("counts/udp", "counts/udp/old"),
+        ("accepts/udp", "accepts/udp/old"),
+    ];
+    assert_eq!(compared, wanted);
+}
+
+/// One wrong code in 100,000 runs.
+#[test]
+fn a_program_whose_answer_changes_has_no_number() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    let record = record(&tool, "program x.bpf.o --program drops_some", 3);
+    let case = case(&record, "drops_some/udp");
+    assert_eq!(case["status"], "invalid");
+    assert_eq!(case["problems"][0]["check"], "return codes");
+    assert!(case["raw"].is_null());
+}
+
+#[test]
+fn what_can_be_run_is_planned_without_privilege() {
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    let said = tool.says("program x.bpf.o --program accepts --program passes --dry-run");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for name in [
+        "accepts/udp",
+        "passes/udp",
+        "floor/none/tc",
+        "floor/none/xdp",
+    ] {
+        assert!(said.out.contains(name), "{}", said.out);
+    }
+    let said = tool.says("program x.bpf.o --dry-run");
+    assert!(said.err.contains("not measured: at_kprobe"), "{}", said.err);
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    compile(&tool, "kprobe", KPROBE);
+    tool.write("text.bpf.o", "text");
+    tool.write("text.pcap", "text");
+    for (line, says) in [
+        ("none.bpf.o", &["none.bpf.o", "cannot read it"][..]),
+        ("text.bpf.o", &["not a BPF object", "clang"]),
+        ("kprobe.bpf.o", &["bpfcost overhead kprobe.bpf.o:at_kprobe"]),
+        (
+            "x.bpf.o --program at_kprobe",
+            &["bpfcost overhead x.bpf.o:at_kprobe"],
+        ),
+        ("x.bpf.o --program pass", &["no program pass", "passes"]),
+        (
+            "x.bpf.o --against kprobe.bpf.o",
+            &["kprobe.bpf.o", "no program passes"],
+        ),
+        (
+            "x.bpf.o --program passes --program passes",
+            &["named twice"],
+        ),
+        ("x.bpf.o --input text.pcap", &["text.pcap", "not a capture"]),
+        ("x.bpf.o --input builtin:arp", &["builtin:syn6"]),
+        ("x.bpf.o --input 00", &["14 to 3500"]),
+        ("x.bpf.o --case none/udp", &["no case of program matches"]),
+    ] {
+        tool.refuses(&format!("program {line}"), 2, says);
+    }
+    if require::host() {
+        let line = "program x.bpf.o --program prints";
+        tool.refuses(line, 2, &["bpf_trace_printk", "--allow-effects"]);
+    }
+}
