@@ -36,10 +36,13 @@ struct program_state {
 
 /* The verifier knows it, and leaves out the rest. */
 const volatile __u32 program_restore;
+/* Whether it has lengths to undo: a reset that is done twice undoes half of each the first time. */
+const volatile __u32 program_halves;
 
 __u64 program_code; /* what each run must return */
 __u64 program_wrong; /* runs that returned something else */
 __u64 program_wrong_code; /* what the last of them returned */
+__u64 program_resets; /* in a batch that does each twice */
 __u64 program_length; /* of the packet below */
 __u8 program_packet[PROGRAM_PACKET_BYTES] __attribute__((aligned(8)));
 struct program_state program_start; /* before the batch */
@@ -58,14 +61,25 @@ static __always_inline int program_check(__u32 code)
 }
 
 /* The place that a person's program takes. Clang must assume that it changes everything. */
-#define PROGRAM_TARGET(ctx_t)                                        \
-	__noinline int program_target(ctx_t *ctx)                    \
+#define PROGRAM_TARGET(argument)                                     \
+	__noinline int program_target(argument)                      \
 	{                                                            \
 		int code = 0;                                        \
                                                                      \
 		asm volatile("" : "+r"(code) : "r"(ctx) : "memory"); \
 		return code;                                         \
 	}
+
+/*
+ * Whether a reset undoes half. Done twice, the second one would find nothing to undo otherwise, and add
+ * less than the first one costs. Helpers cost the same for half the way.
+ */
+static __always_inline _Bool program_half(void)
+{
+	if (!program_halves || *(volatile __u64 *)&timing_resets < 2)
+		return 0;
+	return ++program_resets & 1;
+}
 
 /* The two loops of timing.bpf.h around the target. `see` stores the state of a context. */
 #define PROGRAM_DRIVER(section, name, ctx_t, see, restore)               \

@@ -16,10 +16,10 @@ enum {
 };
 #define CB_WORDS 5
 
-/* Which way a program makes packets longer or shorter: user space has seen it. */
+/* Whether a run makes packets longer or shorter at their end. */
 const volatile __u32 program_tail;
 
-PROGRAM_TARGET(struct __sk_buff)
+PROGRAM_TARGET(struct __sk_buff *ctx)
 
 static __always_inline void see(struct __sk_buff *skb, struct program_state *state)
 {
@@ -59,8 +59,10 @@ static __always_inline void restore_packet(struct __sk_buff *skb)
 	if (program_restore != RESTORE_ALL)
 		return;
 	longer = skb->len - program_start.words[LENGTH];
+	if (program_half())
+		longer >>= 1;
 	if (longer && (program_tail || bpf_skb_adjust_room(skb, -longer, BPF_ADJ_ROOM_MAC, 0)))
-		bpf_skb_change_tail(skb, program_start.words[LENGTH], 0);
+		bpf_skb_change_tail(skb, skb->len - longer, 0);
 	bytes = program_bytes();
 	if (bytes >= PROGRAM_LEAST_BYTES)
 		bpf_skb_store_bytes(skb, 0, program_packet, bytes, 0);

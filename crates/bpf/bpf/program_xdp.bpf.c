@@ -11,7 +11,7 @@ enum {
 	DATA_END
 };
 
-PROGRAM_TARGET(struct xdp_md)
+PROGRAM_TARGET(struct xdp_md *ctx)
 
 /* Stored and read again, an address is a number, which helpers can be given the difference of. */
 static __always_inline void see(struct xdp_md *ctx, struct program_state *state)
@@ -32,20 +32,28 @@ static __always_inline void restore(struct xdp_md *ctx)
 {
 	__u64 *data, *packet = (__u64 *)program_packet;
 	__s64 metadata, head, tail;
+	_Bool half = program_half();
 	__u64 length;
 
 	see(ctx, &program_now);
 	metadata = *(volatile __u64 *)&program_now.words[DATA] -
 		   *(volatile __u64 *)&program_now.words[META];
+	if (half)
+		metadata = (metadata >> 1) & ~3; /* whole words alone */
 	if (metadata)
 		bpf_xdp_adjust_meta(ctx, metadata);
 	head = moved(DATA, DATA);
+	if (half)
+		head >>= 1;
 	if (head)
 		bpf_xdp_adjust_head(ctx, head);
 	tail = moved(DATA_END, DATA_END);
+	if (half)
+		tail >>= 1;
 	if (tail)
 		bpf_xdp_adjust_tail(ctx, tail);
-	if (program_restore == RESTORE_FRONT) {
+	/* On half the way they would overwrite what is behind them. */
+	if (program_restore == RESTORE_FRONT && !half) {
 		data = (__u64 *)(long)ctx->data;
 		if ((void *)data + PROGRAM_FRONT_BYTES > (void *)(long)ctx->data_end)
 			return;

@@ -19,6 +19,8 @@ const ADDED_BYTES: usize = 4096;
 pub struct SharedProgram {
     name: String,
     fd: OwnedFd,
+    /// Whether it gets its input as its context.
+    takes_context: bool,
 }
 
 impl SharedProgram {
@@ -27,13 +29,24 @@ impl SharedProgram {
         let name = program.name().to_string_lossy().into_owned();
         let fd = program.as_fd().try_clone_to_owned();
         let fd = fd.map_err(failed(&*name, "keeping a descriptor of it"))?;
-        Ok(SharedProgram { name, fd })
+        Ok(SharedProgram::of_fd(&name, fd))
     }
 
     /// One that was loaded without libbpf's object.
     pub(crate) fn of_fd(name: &str, fd: OwnedFd) -> Self {
-        let name = name.to_owned();
-        SharedProgram { name, fd }
+        SharedProgram {
+            name: name.to_owned(),
+            fd,
+            takes_context: false,
+        }
+    }
+
+    /// The same, with its input as its context, not as a packet.
+    pub(crate) fn taking_context(self, takes_context: bool) -> Self {
+        SharedProgram {
+            takes_context,
+            ..self
+        }
     }
 }
 
@@ -42,27 +55,29 @@ impl SharedProgram {
 pub struct TestRun {
     /// What it returned.
     pub code: u32,
-    /// The packet that it left, up to 4096 bytes more than it got.
+    /// The packet or the context that it left, up to 4096 bytes more than it got.
     pub output: Vec<u8>,
     /// How often the calling thread waited for something meanwhile.
     pub waits: u64,
 }
 
-/// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one).
+/// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one), or on what it
+/// takes as its context.
 pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRun> {
     let _pinned = CpuPin::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
-    let room = match packet.len() {
-        0 => 0,
-        bytes => bytes + ADDED_BYTES,
-    };
-    let mut output = vec![0u8; room];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
         ..Default::default()
     };
+    // The kernel writes a context back to where it was read.
+    let mut output = packet.to_vec();
     // Programs of type `syscall` have no packet, and the kernel refuses to be given a place for one.
-    if !packet.is_empty() {
+    if program.takes_context {
+        options.ctx_in = output.as_mut_ptr().cast();
+        options.ctx_size_in = output.len() as u32;
+    } else if !packet.is_empty() {
+        output.resize(packet.len() + ADDED_BYTES, 0);
         options.data_in = packet.as_ptr().cast();
         options.data_size_in = packet.len() as u32;
         options.data_out = output.as_mut_ptr().cast();
@@ -81,7 +96,9 @@ pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRu
         let what = format!("{} on CPU {cpu}", program.name);
         return Err(failed(what, "running it")(answer));
     }
-    output.truncate(options.data_size_out as usize);
+    if !program.takes_context {
+        output.truncate(options.data_size_out as usize);
+    }
     Ok(TestRun {
         code: options.retval,
         output,

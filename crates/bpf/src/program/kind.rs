@@ -1,5 +1,7 @@
 //! The types of programs that can be run in a loop.
 
+use std::ops::RangeInclusive;
+
 use libbpf_rs::ProgramType;
 
 /// A type whose programs can be run in a loop.
@@ -13,6 +15,10 @@ pub enum ProgramKind {
     CgroupSkb,
     /// `socket`.
     SocketFilter,
+    /// `raw_tp`.
+    RawTracepoint,
+    /// `syscall`.
+    Syscall,
 }
 
 impl ProgramKind {
@@ -27,8 +33,10 @@ impl ProgramKind {
             ProgramType::SchedCls => return Ok(ProgramKind::Tc),
             ProgramType::CgroupSkb => return Ok(ProgramKind::CgroupSkb),
             ProgramType::SocketFilter => return Ok(ProgramKind::SocketFilter),
+            ProgramType::RawTracepoint => return Ok(ProgramKind::RawTracepoint),
+            ProgramType::Syscall => return Ok(ProgramKind::Syscall),
             ProgramType::Kprobe => "a kprobe or uprobe",
-            ProgramType::Tracepoint | ProgramType::RawTracepoint => "a tracepoint",
+            ProgramType::Tracepoint => "a tracepoint",
             ProgramType::Tracing => "a kernel function (fentry, fexit, tp_btf)",
             ProgramType::PerfEvent => "a perf event",
             ProgramType::Lsm => "a hook of a security module",
@@ -49,12 +57,27 @@ impl ProgramKind {
             ProgramKind::Tc => "tc",
             ProgramKind::CgroupSkb => "cgroup_skb",
             ProgramKind::SocketFilter => "socket",
+            ProgramKind::RawTracepoint => "raw_tp",
+            ProgramKind::Syscall => "syscall",
         }
     }
 
-    /// Whether a test run hands the program the Ethernet header of a packet; the others get what follows it.
-    pub fn has_ethernet(self) -> bool {
-        matches!(self, ProgramKind::Xdp | ProgramKind::Tc)
+    /// Whether a program gets its input as its context, not as a packet: the arguments of a raw tracepoint, the
+    /// structure that a `syscall` program is called with.
+    pub fn takes_context(self) -> bool {
+        matches!(self, ProgramKind::RawTracepoint | ProgramKind::Syscall)
+    }
+
+    /// The fewest and the most bytes of an input.
+    pub fn input_bytes(self) -> RangeInclusive<usize> {
+        match self {
+            // Twelve arguments, as the kernel allows.
+            ProgramKind::RawTracepoint => 0..=96,
+            // What its driver restores.
+            ProgramKind::Syscall => 0..=512,
+            // From an Ethernet header on; what the kernel has room for in a page, beside room for headers.
+            _ => 14..=3500,
+        }
     }
 
     /// The object of its driver, and the driver in it.
@@ -64,6 +87,8 @@ impl ProgramKind {
             ProgramKind::Tc => ("program_skb", "program_tc"),
             ProgramKind::CgroupSkb => ("program_skb", "program_cgroup_skb"),
             ProgramKind::SocketFilter => ("program_skb", "program_socket"),
+            ProgramKind::RawTracepoint => ("program_raw_tp", "program_raw_tp"),
+            ProgramKind::Syscall => ("program_syscall", "program_syscall"),
         }
     }
 }

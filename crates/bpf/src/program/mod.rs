@@ -19,5 +19,5 @@ pub use figures::Figures;
 pub use file::{ObjectFile, ProgramEntry};
 pub use kind::ProgramKind;
 pub use native::{NativeProgram, Oracle};
-pub use restore::Restore;
+pub use restore::{Change, Restore};
 pub use spliced::{Body, Ran, Spliced};

@@ -105,7 +105,7 @@ impl NativeProgram {
             );
             return Err(wrong(file.path(), words));
         }
-        let shared = SharedProgram::of(&program)?;
+        let shared = SharedProgram::of(&program)?.taking_context(kind.takes_context());
         let figures = figures(file, name, &raw, &object)?;
         Ok(NativeProgram {
             file: file.clone(),
@@ -187,6 +187,8 @@ pub(super) fn code(program: &ProgramMut<'_>) -> Code {
 fn flags(section: &str) -> u32 {
     if section.starts_with("xdp.frags") {
         sys::BPF_F_XDP_HAS_FRAGS
+    } else if section == "syscall" {
+        sys::BPF_F_SLEEPABLE
     } else {
         0
     }

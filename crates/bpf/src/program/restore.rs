@@ -11,6 +11,48 @@ const DATA: usize = 1;
 /// Word of the state of an skb (`program_skb.bpf.c`).
 const LENGTH: usize = 0;
 
+/// What one run changes, and how it is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// What is undone.
+    pub restore: Restore,
+    /// How much each word of the context's state changes.
+    pub words: [i64; STATE_WORDS],
+    /// Words of 8 bytes of the context; 0 of packets.
+    pub context_words: u64,
+}
+
+impl Change {
+    /// Of a program that changes nothing.
+    pub const NOTHING: Change = Change {
+        restore: Restore::None,
+        words: [0; STATE_WORDS],
+        context_words: 0,
+    };
+
+    /// Constants of the driver, by name.
+    pub(super) fn constants(&self, kind: ProgramKind) -> Vec<(&'static str, u64)> {
+        let halves = match kind {
+            ProgramKind::Xdp => self.words.iter().any(|&word| word != 0),
+            ProgramKind::Tc => self.words[LENGTH] != 0,
+            _ => false,
+        };
+        let mut constants = vec![
+            ("program_restore", self.restore.class()),
+            ("program_halves", u64::from(halves)),
+        ];
+        match kind {
+            ProgramKind::Tc => {
+                let tail = self.restore == Restore::All { tail: true };
+                constants.push(("program_tail", u64::from(tail)));
+            }
+            ProgramKind::Syscall => constants.push(("program_context_words", self.context_words)),
+            _ => {}
+        }
+        constants
+    }
+}
+
 /// What is undone after each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Restore {
@@ -20,7 +62,7 @@ pub enum Restore {
     State,
     /// And the first 64 bytes, by stores.
     Front,
-    /// And all bytes, by a helper. `tail`: an skb gets longer and shorter at its end.
+    /// And all bytes, by a helper; a context's by stores. `tail`: an skb gets longer and shorter at its end.
     All {
         /// See above.
         tail: bool,
@@ -44,7 +86,8 @@ impl Restore {
             }
             ProgramKind::Tc => changed_in_place(packet, output),
             // These types can't write to packets.
-            ProgramKind::CgroupSkb | ProgramKind::SocketFilter => None,
+            ProgramKind::CgroupSkb | ProgramKind::SocketFilter | ProgramKind::RawTracepoint => None,
+            ProgramKind::Syscall => changed_in_place(packet, output),
         };
         match changed {
             None if changes.iter().all(|&change| change == 0) => Restore::None,
@@ -60,23 +103,13 @@ impl Restore {
         }
     }
 
-    /// Its value in the driver (`enum program_restore_class`).
+    /// Its value in drivers (`enum program_restore_class`).
     pub(super) fn class(self) -> u64 {
         match self {
             Restore::None => 0,
             Restore::State => 1,
             Restore::Front => 2,
             Restore::All { .. } => 3,
-        }
-    }
-
-    /// What it is, in a few words.
-    pub fn about(self) -> &'static str {
-        match self {
-            Restore::None => "nothing",
-            Restore::State => "head, tail, metadata or fields",
-            Restore::Front => "the first 64 bytes",
-            Restore::All { .. } => "all bytes",
         }
     }
 }

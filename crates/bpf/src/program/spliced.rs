@@ -13,7 +13,7 @@ use super::{
     kind::ProgramKind,
     native::{self, NativeProgram, Oracle},
     raw::{self, RawProgram},
-    restore::Restore,
+    restore::{Change, Restore},
 };
 use crate::{
     error::{Error, Result, lacks},
@@ -124,16 +124,15 @@ pub struct Spliced {
 
 impl Spliced {
     /// Loads a driver that undoes so much. With the program, it uses the maps of `native`.
-    pub fn load(native: &NativeProgram, body: Body, restore: Restore) -> Result<Self> {
+    pub fn load(native: &NativeProgram, body: Body, change: &Change) -> Result<Self> {
         let looping = Loop::probe()?;
         let Driver {
             name,
             mut open,
             types: numbers,
         } = Driver::open(native.kind, looping)?;
-        open.set("program_restore", restore.class())?;
-        if let Restore::All { tail: true } = restore {
-            open.set("program_tail", 1)?;
+        for (name, value) in change.constants(native.kind) {
+            open.set(name, value)?;
         }
         let object = open.load()?;
         let driver = native::code(&object.timed_program(name)?);
@@ -161,7 +160,8 @@ impl Spliced {
         let (fd, _) = loaded.map_err(|error| native.rejected(&error))?;
         Ok(Spliced {
             object,
-            program: SharedProgram::of_fd(&native.name, fd),
+            program: SharedProgram::of_fd(&native.name, fd)
+                .taking_context(native.kind.takes_context()),
         })
     }
 
@@ -178,6 +178,7 @@ impl Spliced {
         object.set_variable("program_length", packet.len() as u64)?;
         object.set_variable("program_code", u64::from(code))?;
         object.set_variable("program_wrong", 0)?;
+        object.set_variable("program_resets", 0)?;
         let seen = object.batch_of(&self.program, request, &[packet.to_vec()])?;
         let [seen] = <[Observation; 1]>::try_from(seen)
             .map_err(|_| Error::Refused("a program is run on one CPU at a time".to_owned()))?;
@@ -206,10 +207,9 @@ impl Spliced {
 }
 
 impl NativeProgram {
-    /// What one run changes in a context, found by a driver that undoes nothing: how each run must leave it, and what must
-    /// be undone.
-    pub fn changes(&self, cpu: u32, packet: &[u8], oracle: &Oracle) -> Result<(Ran, Restore)> {
-        let mut once = Spliced::load(self, Body::Program, Restore::None)?;
+    /// What one run changes in a context, found by a driver that undoes nothing; and that run.
+    pub fn change(&self, cpu: u32, packet: &[u8], oracle: &Oracle) -> Result<(Ran, Change)> {
+        let mut once = Spliced::load(self, Body::Program, &Change::NOTHING)?;
         let request = Request {
             ops: 1,
             resets: 1,
@@ -217,7 +217,14 @@ impl NativeProgram {
             after_tick: false,
         };
         let ran = once.batch(&request, packet, oracle.code)?;
-        let restore = Restore::of(self.kind, packet, &ran.seen.output, &ran.changes);
-        Ok((ran, restore))
+        let change = Change {
+            restore: Restore::of(self.kind, packet, &ran.seen.output, &ran.changes),
+            words: ran.changes,
+            context_words: match self.kind {
+                ProgramKind::Syscall => packet.len() as u64 / 8,
+                _ => 0,
+            },
+        };
+        Ok((ran, change))
     }
 }

@@ -14,7 +14,7 @@ fn a_rare_wrong_code_is_counted() {
         return;
     }
     let prepared = prepare(&object("xdp.bpf.c"), "rarely_drops");
-    let ran = prepared.batch(300_000, Body::Program, prepared.restore);
+    let ran = prepared.batch(300_000, Body::Program, prepared.change.restore);
     assert_eq!((ran.wrong, ran.wrong_code), (3, 1));
     assert!(!prepared.is_right(&ran));
 }
@@ -28,8 +28,8 @@ fn what_the_last_run_left_is_compared() {
     let object = object("xdp.bpf.c");
     for program in ["later_writes", "later_pushes", "later_grows"] {
         let prepared = prepare(&object, program);
-        assert_eq!(prepared.restore, Restore::None, "{program}");
-        let ran = prepared.batch(10_000, Body::Program, prepared.restore);
+        assert_eq!(prepared.change.restore, Restore::None, "{program}");
+        let ran = prepared.batch(10_000, Body::Program, prepared.change.restore);
         assert_eq!(ran.wrong, 0, "{program}");
         assert!(!prepared.is_right(&ran), "{program}");
     }

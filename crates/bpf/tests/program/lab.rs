@@ -10,7 +10,7 @@ use std::{
 
 use bpfcost_bpf::{
     current_cpu,
-    program::{Body, NativeProgram, ObjectFile, Oracle, Ran, Restore, Spliced},
+    program::{Body, Change, NativeProgram, ObjectFile, Oracle, Ran, Restore, Spliced},
     timing::Request,
 };
 use libbpf_cargo::SkeletonBuilder;
@@ -72,35 +72,48 @@ pub(crate) struct Prepared {
     pub(crate) native: NativeProgram,
     pub(crate) oracle: Oracle,
     pub(crate) once: Ran,
-    pub(crate) restore: Restore,
+    pub(crate) change: Change,
     pub(crate) packet: Vec<u8>,
 }
 
 pub(crate) fn prepare(object: &ObjectFile, program: &str) -> Prepared {
+    prepare_on(object, program, &packet())
+}
+
+pub(crate) fn prepare_on(object: &ObjectFile, program: &str, packet: &[u8]) -> Prepared {
     let native =
         NativeProgram::load(object, program, false).unwrap_or_else(|error| panic!("{error}"));
-    let (cpu, packet) = (current_cpu(), packet());
-    let oracle = native.oracle(cpu, &packet).expect("it runs");
-    let (once, restore) = native
-        .changes(cpu, &packet, &oracle)
+    let cpu = current_cpu();
+    let oracle = native.oracle(cpu, packet).expect("it runs");
+    let (once, change) = native
+        .change(cpu, packet, &oracle)
         .unwrap_or_else(|error| panic!("{error}"));
     Prepared {
         native,
         oracle,
         once,
-        restore,
-        packet,
+        change,
+        packet: packet.to_vec(),
     }
 }
 
 impl Prepared {
     /// A batch that undoes so much.
     pub(crate) fn batch(&self, ops: u64, body: Body, restore: Restore) -> Ran {
-        let loaded = Spliced::load(&self.native, body, restore);
+        self.batch_with(ops, body, restore, 1)
+    }
+
+    /// The same, each run undone so often.
+    pub(crate) fn batch_with(&self, ops: u64, body: Body, restore: Restore, resets: u64) -> Ran {
+        let change = Change {
+            restore,
+            ..self.change
+        };
+        let loaded = Spliced::load(&self.native, body, &change);
         let mut spliced = loaded.unwrap_or_else(|error| panic!("{error}"));
         let request = Request {
             ops,
-            resets: 1,
+            resets,
             cpus: &[current_cpu()],
             after_tick: false,
         };

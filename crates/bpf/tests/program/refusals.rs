@@ -18,7 +18,7 @@ fn refusal(object: &ObjectFile, program: &str) -> String {
         Ok(native) => native,
     };
     let oracle = native.oracle(current_cpu(), &packet()).expect("it runs");
-    let changes = native.changes(current_cpu(), &packet(), &oracle);
+    let changes = native.change(current_cpu(), &packet(), &oracle);
     changes.expect_err("it is refused").to_string()
 }
 

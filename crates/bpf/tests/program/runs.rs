@@ -3,7 +3,7 @@
 use bpfcost_bpf::program::{Body, ObjectFile, ProgramKind, Restore};
 
 use crate::{
-    lab::{object, plain_object, prepare},
+    lab::{object, packet, plain_object, prepare, prepare_on},
     require,
 };
 
@@ -11,9 +11,13 @@ use crate::{
 const RUNS: [u64; 4] = [1, 2, 1000, 1001];
 
 fn runs_as_alone(object: &ObjectFile, program: &str, code: u32, restore: Restore) {
-    let prepared = prepare(object, program);
+    runs_on(object, program, &packet(), code, restore);
+}
+
+fn runs_on(object: &ObjectFile, program: &str, packet: &[u8], code: u32, restore: Restore) {
+    let prepared = prepare_on(object, program, packet);
     assert_eq!(prepared.oracle.code, code, "{program}");
-    assert_eq!(prepared.restore, restore, "{program}");
+    assert_eq!(prepared.change.restore, restore, "{program}");
     assert!(
         prepared.is_right(&prepared.once),
         "{program}: {:?}",
@@ -22,6 +26,11 @@ fn runs_as_alone(object: &ObjectFile, program: &str, code: u32, restore: Restore
     for ops in RUNS {
         let ran = prepared.batch(ops, Body::Program, restore);
         assert!(prepared.is_right(&ran), "{program}, {ops} runs: {ran:?}");
+        let twice = prepared.batch_with(ops, Body::Program, restore, 2);
+        assert!(
+            prepared.is_right(&twice),
+            "{program}, {ops} runs: {twice:?}"
+        );
         let floor = prepared.batch(ops, Body::Return(code), restore);
         assert_eq!(floor.wrong, 0, "{program}");
         assert_eq!(floor.changes, [0; 12], "{program}");
@@ -70,6 +79,22 @@ fn programs_on_skbs_run_as_alone() {
     ] {
         runs_as_alone(&object, program, code, restore);
     }
+}
+
+/// Arguments of a tracepoint, and the context of a program that writes its sum there.
+#[test]
+fn programs_with_a_context_run_as_alone() {
+    if !require::host() {
+        return;
+    }
+    let object = object("context.bpf.c");
+    let words: Vec<u8> = [3u64, 4, 0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    runs_on(&object, "second_argument", &words, 4, Restore::None);
+    runs_on(&object, "compare", &words, 1, Restore::None);
+    runs_on(&object, "sum", &words, 7, Restore::All { tail: false });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Error, Feature,
-    program::{Body, NativeProgram, ProgramKind, Restore, Spliced},
+    program::{Body, Change, NativeProgram, ProgramKind, Restore, Spliced},
     timing::Loop,
 };
 
@@ -24,7 +24,7 @@ use crate::{
         Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Subject,
         missing,
     },
-    program::OwnPrograms,
+    program::{Input, OwnPrograms},
 };
 
 /// What stands behind names of cases of the object that is compared with.
@@ -104,7 +104,7 @@ impl Programs {
         for part in [Part::Program, Part::Floor] {
             for program in &self.subject.programs {
                 for object in 0..self.subject.objects.len() {
-                    for input in 0..self.subject.inputs.len() {
+                    for input in self.inputs(program) {
                         works.push(self.work(part, object, program, input));
                     }
                 }
@@ -114,10 +114,37 @@ impl Programs {
         for (program, (kind, _)) in &self.kinds {
             if !kinds.contains(kind) {
                 kinds.push(*kind);
-                works.push(self.work(Part::Empty, 0, program, 0));
+                let first = self.inputs(program).next();
+                works.extend(first.map(|input| self.work(Part::Empty, 0, program, input)));
             }
         }
         works
+    }
+
+    /// The places of the inputs that a program takes.
+    fn inputs(&self, program: &str) -> impl Iterator<Item = usize> {
+        let kind = self.kinds[program].0;
+        let inputs = self.subject.inputs.iter().enumerate();
+        inputs.filter_map(move |(place, input)| input.misfit(kind).is_none().then_some(place))
+    }
+
+    /// Why a program has no input that it takes, or an input no program.
+    pub fn misfit(&self) -> Option<String> {
+        let inputs = &self.subject.inputs;
+        let kinds = self.kinds.values().map(|(kind, _)| *kind);
+        let idle = |input: &&Input| kinds.clone().all(|kind| input.misfit(kind).is_some());
+        let without = |(program, _): &(&String, &(ProgramKind, String))| {
+            self.inputs(program).next().is_none()
+        };
+        let input = inputs.iter().find(idle);
+        let kind = self.kinds.iter().find(without).map(|(_, (kind, _))| *kind);
+        match (input, kind.or_else(|| kinds.clone().next())) {
+            (Some(input), Some(kind)) => input.misfit(kind),
+            (None, Some(kind)) if self.kinds.iter().any(|one| without(&one)) => {
+                inputs.first().and_then(|input| input.misfit(kind))
+            }
+            _ => None,
+        }
     }
 
     fn work(&self, part: Part, object: usize, program: &str, input: usize) -> Work {
@@ -196,10 +223,13 @@ impl Programs {
             return Ok(known.clone());
         }
         // The largest of what a run may need.
-        let largest = Restore::All { tail: false };
+        let largest = Change {
+            restore: Restore::All { tail: false },
+            ..Change::NOTHING
+        };
         let loaded = self
             .native(work)
-            .and_then(|native| Spliced::load(&native, Body::Program, largest));
+            .and_then(|native| Spliced::load(&native, Body::Program, &largest));
         let refusal = match loaded {
             Ok(_) => None,
             Err(error @ Error::UserObject { is_input: true, .. }) => return Err(error.into()),
@@ -214,7 +244,7 @@ impl Experiment for Programs {
     fn description(&self) -> Description {
         let factors = [
             ("program", "the program, by the name of its function"),
-            ("packet", "the packet that it is run on"),
+            ("packet", "the packet or context that it is run on"),
             ("version", "the object: new, or old where two are compared"),
         ];
         Description {
@@ -279,11 +309,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::program::Input;
 
     fn programs(objects: usize) -> Programs {
         let input = |name: &str| Input {
             name: name.to_owned(),
+            bytes: vec![0; 64],
             ..Input::default()
         };
         let kind = |name: &str, kind| (name.to_owned(), (kind, "section".to_owned()));

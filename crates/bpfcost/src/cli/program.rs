@@ -16,7 +16,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{ObjectVersion, OwnPrograms, inputs},
+    program::{Input, ObjectVersion, OwnPrograms, inputs},
     report::rate::EventLoad,
     target::Host,
 };
@@ -26,7 +26,7 @@ use crate::{
 /// The program runs in a loop in the kernel, attached to nothing. What one run changes is undone before the next one:
 /// head, tail, metadata and bytes of the packet, fields of an skb. Every run must return what the program returns when
 /// it is run alone, and the last one must leave the same packet. Its maps are its own: nothing is pinned or shared.
-/// XDP, tc and tcx, cgroup_skb and socket filters can be run like this.
+/// XDP, tc and tcx, cgroup_skb, socket filters, raw tracepoints and syscall programs can be run like this.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cpus", |cpus| cpus.help("Run on this CPU, e.g. 3").long_help(None)),
@@ -51,13 +51,9 @@ pub(super) struct Args {
     ///
     /// Each packet of a capture is a case. Captures are in the classic pcap format, of an Ethernet link. A packet begins
     /// with its Ethernet header; cgroup_skb programs and socket filters get what follows it. Built in are udp (64 bytes),
-    /// tcp (1,514 bytes) and syn6 (74 bytes).
-    #[arg(
-        long = "input",
-        value_name = "PACKET",
-        default_value = "builtin:udp",
-        hide_default_value = true
-    )]
+    /// tcp (1,514 bytes) and syn6 (74 bytes). Raw tracepoints and syscall programs take their context: hexadecimal digits,
+    /// or builtin:zeros (96 bytes), their default.
+    #[arg(long = "input", value_name = "PACKET")]
     inputs: Vec<String>,
     /// Compare with the same programs of this object, measured in the same run
     #[arg(long, value_name = "OLD.bpf.o")]
@@ -69,10 +65,16 @@ pub(super) struct Args {
     options: Options,
 }
 
+/// Inputs where none are named.
+const DEFAULT_INPUTS: [&str; 2] = ["builtin:udp", "builtin:zeros"];
+
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let options = &args.options;
     let host = Host::default();
     let subject = subject(args)?;
+    if let Some(why) = Programs::of(subject.clone())?.misfit() {
+        return Err(usage(format!("{why}\n  See: bpfcost program --help")));
+    }
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
     let plans = measurement::plans(options, experiment, None, &host)?;
@@ -99,11 +101,29 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         objects.push(version(old)?);
     }
     Ok(OwnPrograms {
+        inputs: if args.inputs.is_empty() {
+            default_inputs(&objects, &programs)?
+        } else {
+            inputs(&args.inputs)?
+        },
         objects,
         programs,
-        inputs: inputs(&args.inputs)?,
         allow_effects: args.allow_effects,
     })
+}
+
+/// A packet or a context, or one of each: what the programs take.
+fn default_inputs(objects: &[ObjectVersion], programs: &[String]) -> Result<Vec<Input>> {
+    let mut kinds = Vec::new();
+    for object in objects {
+        let all = object.file().programs()?.into_iter();
+        let chosen = all.filter(|one| programs.contains(&one.name));
+        kinds.extend(chosen.filter_map(|one| one.kind.ok()));
+    }
+    let takes = |input: &Input| kinds.iter().any(|&kind| input.misfit(kind).is_none());
+    let mut defaults = inputs(&DEFAULT_INPUTS.map(str::to_owned))?;
+    defaults.retain(takes);
+    Ok(defaults)
 }
 
 fn version(path: &Path) -> Result<ObjectVersion> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bpfcost_bpf::program::ObjectFile;
+use bpfcost_bpf::program::{ObjectFile, ProgramKind};
 use serde::{Deserialize, Serialize};
 
 /// Programs of an object, and the packets that each is run on.
@@ -29,16 +29,57 @@ pub struct ObjectVersion {
     pub bytes: Vec<u8>,
 }
 
-/// A packet.
+/// What a program is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Input {
     /// A word for names of cases.
     pub name: String,
     /// What it is, in a few words.
     pub about: String,
-    /// From the Ethernet header on.
+    /// What the bytes are.
+    pub form: Form,
+    /// A packet from the Ethernet header on, or a context.
     #[serde(with = "base64_bytes")]
     pub bytes: Vec<u8>,
+}
+
+/// What the bytes of an input are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// A packet.
+    #[default]
+    Packet,
+    /// A context: the arguments of a raw tracepoint, the structure of a `syscall` program.
+    Context,
+    /// Whichever the program takes.
+    Bytes,
+}
+
+impl Input {
+    /// Why a program of this type can't be run on it.
+    pub fn misfit(&self, kind: ProgramKind) -> Option<String> {
+        let wanted = match (kind.takes_context(), self.form) {
+            (true, Form::Packet) => "a context",
+            (false, Form::Context) => "a packet",
+            _ => {
+                let (bytes, room) = (self.bytes.len(), kind.input_bytes());
+                let (least, most) = (room.start(), room.end());
+                return (!room.contains(&bytes)).then(|| {
+                    format!(
+                        "{} has {bytes} bytes, and {} programs take {least} to {most}",
+                        self.name,
+                        kind.word()
+                    )
+                });
+            }
+        };
+        Some(format!(
+            "{} programs take {wanted}, which {} is not",
+            kind.word(),
+            self.name
+        ))
+    }
 }
 
 impl ObjectVersion {
@@ -74,11 +115,33 @@ mod tests {
         let input = Input {
             name: "all".to_owned(),
             about: String::new(),
+            form: Form::Bytes,
             bytes: (0..=255).collect(),
         };
         let text = serde_json::to_string(&input).unwrap();
         assert_eq!(serde_json::from_str::<Input>(&text).unwrap(), input);
         let broken = text.replace("AAEC", "A!EC");
         assert!(serde_json::from_str::<Input>(&broken).is_err());
+    }
+
+    #[test]
+    fn programs_take_packets_or_contexts() {
+        let fits = |form, bytes, kind| {
+            let input = Input {
+                form,
+                bytes: vec![0; bytes],
+                ..Input::default()
+            };
+            input.misfit(kind).is_none()
+        };
+        assert!(fits(Form::Packet, 64, ProgramKind::Xdp));
+        assert!(fits(Form::Bytes, 64, ProgramKind::Tc));
+        assert!(fits(Form::Bytes, 96, ProgramKind::RawTracepoint));
+        assert!(fits(Form::Context, 0, ProgramKind::Syscall));
+        assert!(!fits(Form::Packet, 64, ProgramKind::Syscall));
+        assert!(!fits(Form::Context, 64, ProgramKind::Xdp));
+        assert!(!fits(Form::Bytes, 13, ProgramKind::Xdp));
+        assert!(!fits(Form::Packet, 3501, ProgramKind::Tc));
+        assert!(!fits(Form::Bytes, 104, ProgramKind::RawTracepoint));
     }
 }

@@ -5,5 +5,5 @@ mod definition;
 mod packet;
 mod pcap;
 
-pub use definition::{Input, ObjectVersion, OwnPrograms};
+pub use definition::{Form, Input, ObjectVersion, OwnPrograms};
 pub use packet::{PacketError, inputs};

@@ -4,14 +4,10 @@ use std::{fs, io, path::Path};
 
 use etherparse::PacketBuilder;
 
-use super::{Input, pcap};
+use super::{Form, Input, pcap};
 
 /// What begins the name of a packet that is built in.
 const BUILT_IN: &str = "builtin:";
-/// The fewest bytes: an Ethernet header.
-const LEAST: usize = 14;
-/// The most: what the kernel has room for in a page, beside room for headers.
-const MOST: usize = 3500;
 /// The most bytes of a capture.
 const MOST_IN_FILE: u64 = 64 << 20;
 /// Most packets of a run: each is a case.
@@ -36,7 +32,7 @@ pub enum PacketError {
     Wrong(String),
 }
 
-/// The packets that these words name, each with a name of its own.
+/// The inputs that these words name, each with a name of its own.
 pub fn inputs(words: &[String]) -> Result<Vec<Input>, PacketError> {
     let mut all: Vec<Input> = Vec::new();
     for word in words {
@@ -45,13 +41,6 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, PacketError> {
             let numbered = (2..).map(|number| format!("{}-{number}", input.name));
             let mut names = std::iter::once(input.name.clone()).chain(numbered);
             let name = names.find(|name| !taken(name)).unwrap_or_default();
-            let bytes = input.bytes.len();
-            if !(LEAST..=MOST).contains(&bytes) {
-                return Err(PacketError::Wrong(format!(
-                    "{name} has {bytes} bytes, and a packet has {LEAST} to {MOST}\n  A packet begins with its Ethernet \
-                     header. Larger ones (of segmentation offload) are not run"
-                )));
-            }
             all.push(Input { name, ..input });
         }
     }
@@ -81,6 +70,7 @@ fn of_word(word: &str) -> Result<Vec<Input>, PacketError> {
         return Ok(vec![Input {
             name: "packet".to_owned(),
             about: format!("{} bytes of the command line", bytes.len()),
+            form: Form::Bytes,
             bytes,
         }]);
     }
@@ -109,6 +99,7 @@ fn of_word(word: &str) -> Result<Vec<Input>, PacketError> {
     let input = |(number, bytes): (usize, &Vec<u8>)| Input {
         name: name(number),
         about: format!("{} bytes, packet {number} of {word}", bytes.len()),
+        form: Form::Packet,
         bytes: bytes.clone(),
     };
     Ok((1..).zip(&packets).map(input).collect())
@@ -125,7 +116,7 @@ fn hexadecimal(word: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The packets that are built in: two small ones, and one of an Ethernet link's size.
+/// The inputs that are built in: two small packets, one of an Ethernet link's size, and a context.
 fn built_in() -> Vec<Input> {
     let ethernet = || PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let v4 = || ethernet().ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
@@ -137,6 +128,7 @@ fn built_in() -> Vec<Input> {
         Input {
             name: name.to_owned(),
             about: about.to_owned(),
+            form: Form::Packet,
             bytes,
         }
     };
@@ -155,6 +147,12 @@ fn built_in() -> Vec<Input> {
             let segment = segment.tcp(40_000, 80, 1, 8192).syn();
             segment.write(bytes, &[]).expect(built);
         }),
+        Input {
+            name: "zeros".to_owned(),
+            about: "a context of 96 bytes, all 0".to_owned(),
+            form: Form::Context,
+            bytes: vec![0; 96],
+        },
     ]
 }
 
@@ -170,7 +168,7 @@ mod tests {
     #[test]
     fn built_in_packets_are_as_long_as_they_say() {
         let lengths: Vec<usize> = built_in().iter().map(|one| one.bytes.len()).collect();
-        assert_eq!(lengths, [64, 1514, 74]);
+        assert_eq!(lengths, [64, 1514, 74, 96]);
     }
 
     #[test]
@@ -185,12 +183,9 @@ mod tests {
 
     #[test]
     fn mistakes_say_what_to_do() {
-        let long = "00".repeat(3501);
         for (word, says) in [
             ("builtin:arp", "builtin:udp, builtin:tcp, builtin:syn6"),
             ("abc", "in hexadecimal digits"),
-            ("00", "14 to 3500"),
-            (&long, "has 3501 bytes"),
             ("none.pcap", "No such file"),
         ] {
             let error = of(&[word]).expect_err(word);

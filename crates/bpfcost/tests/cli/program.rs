@@ -17,6 +17,8 @@ SEC("xdp") int passes(void *context) { return 2; }
 SEC("xdp") int counts(void *context) { runs++; return 2; }
 SEC("xdp") int drops_some(void *context) { return ++runs % 100000 ? 2 : 1; }
 SEC("tc") int accepts(void *context) { return 0; }
+SEC("raw_tp/sys_enter") int enters(unsigned long *arguments) { return arguments[1] == 0; }
+SEC("syscall") int called(unsigned long *words) { return ++words[0]; }
 SEC("kprobe/tcp_sendmsg") int at_kprobe(void *context) { return 0; }
 static long (*print)(const char *text, unsigned int size, ...) = (void *)6;
 SEC("xdp") int prints(void *context) { char text[] = "x"; print(text, 2); return 2; }
@@ -113,6 +115,22 @@ fn two_builds_are_compared_in_one_run() {
     assert_eq!(compared, wanted);
 }
 
+/// Each gets the input that it takes.
+#[test]
+fn programs_with_contexts_are_measured() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    let programs = "--program enters --program called --program passes";
+    let record = record(&tool, &format!("program x.bpf.o {programs}"), 0);
+    for name in ["enters/zeros", "called/zeros", "passes/udp"] {
+        assert_eq!(case(&record, name)["status"], "ok");
+    }
+    assert_eq!(record["cases"].as_array().map(Vec::len), Some(9));
+}
+
 /// One wrong code in 100,000 runs.
 #[test]
 fn a_program_whose_answer_changes_has_no_number() {
@@ -173,6 +191,14 @@ fn mistakes_say_what_to_do() {
         ("x.bpf.o --input text.pcap", &["text.pcap", "not a capture"]),
         ("x.bpf.o --input builtin:arp", &["builtin:syn6"]),
         ("x.bpf.o --input 00", &["14 to 3500"]),
+        (
+            "x.bpf.o --program called --input builtin:udp",
+            &["take a context"],
+        ),
+        (
+            "x.bpf.o --program passes --input builtin:zeros",
+            &["take a packet"],
+        ),
         ("x.bpf.o --case none/udp", &["no case of program matches"]),
     ] {
         tool.refuses(&format!("program {line}"), 2, says);

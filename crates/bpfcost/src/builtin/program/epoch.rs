@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     CpuPin,
-    program::{Body, Figures, NativeProgram, ProgramKind, Restore, Spliced},
+    program::{Body, Change, Figures, NativeProgram, ProgramKind, Restore, Spliced},
     timing::{Observation, Request},
 };
 
@@ -43,17 +43,17 @@ pub(super) struct ProgramEpoch {
 /// A program, and the loops in which it or its floor runs: packets share them.
 struct LoadedProgram {
     /// Before what it has the maps of.
-    loops: BTreeMap<(Body, Restore), Spliced>,
+    loops: BTreeMap<(Body, Change), Spliced>,
     native: NativeProgram,
     /// What is known of each packet, by its place.
-    packets: BTreeMap<usize, (Expected, Restore)>,
+    packets: BTreeMap<usize, (Expected, Change)>,
 }
 
 /// A case.
 struct Entry {
     key: Key,
     packet: Vec<u8>,
-    looped: (Body, Restore),
+    looped: (Body, Change),
     expected: Expected,
     part: Part,
     /// Trials so far.
@@ -92,20 +92,20 @@ impl ProgramEpoch {
         }
         let program = self.programs.get_mut(&key).context("it was just loaded")?;
         let packet = &programs.subject.inputs[work.input].bytes;
-        let (expected, restore) = program.observe(self.cpu, work.input, packet)?;
+        let (expected, change) = program.observe(self.cpu, work.input, packet)?;
         let code = expected.code;
-        let (body, restore) = match work.part {
-            Part::Program => (Body::Program, restore),
-            Part::Floor => (Body::Return(code), restore),
-            Part::Empty => (Body::Return(code), Restore::None),
+        let looped = match work.part {
+            Part::Program => (Body::Program, change),
+            Part::Floor => (Body::Return(code), change),
+            Part::Empty => (Body::Return(code), Change::NOTHING),
         };
         let expected = match work.part {
             Part::Program => expected,
             Part::Floor | Part::Empty => Expected::of_nothing(program.native.kind(), packet, code),
         };
-        let looped = (body, restore);
         if !program.loops.contains_key(&looped) {
-            let spliced = Spliced::load(&program.native, body, restore)?;
+            let (body, change) = looped;
+            let spliced = Spliced::load(&program.native, body, &change)?;
             program.loops.insert(looped, spliced);
         }
         let entry = Entry {
@@ -143,18 +143,18 @@ impl ProgramEpoch {
 
 impl LoadedProgram {
     /// What the program does with a packet alone, and what has to be undone.
-    fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Restore)> {
+    fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Change)> {
         if let Some(known) = self.packets.get(&input) {
             return Ok(known.clone());
         }
         let oracle = self.native.oracle(cpu, packet)?;
-        let (once, restore) = self.native.changes(cpu, packet, &oracle)?;
+        let (once, change) = self.native.change(cpu, packet, &oracle)?;
         let expected = Expected {
             code: oracle.code,
             output: oracle.output,
             changes: once.changes,
         };
-        let known = (expected, restore);
+        let known = (expected, change);
         self.packets.insert(input, known.clone());
         Ok(known)
     }
@@ -181,7 +181,7 @@ impl LoadedEpoch for ProgramEpoch {
         let entry = self.entries.get_mut(&case.name);
         let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
         entry.trials += 1;
-        let doubles = entry.part == Part::Program && entry.looped.1 != Restore::None;
+        let doubles = entry.part == Part::Program && entry.looped.1.restore != Restore::None;
         // What comes first meets other caches than what comes second, so chance decides.
         let doubled_first = mix(self.seed ^ u64::from(entry.trials)) & 1 == 1;
         let mut doubled = None;
@@ -264,7 +264,7 @@ impl Expected {
     /// What a program leaves that does nothing.
     fn of_nothing(kind: ProgramKind, packet: &[u8], code: u32) -> Self {
         let mut output = packet.to_vec();
-        if !kind.has_ethernet() {
+        if matches!(kind, ProgramKind::CgroupSkb | ProgramKind::SocketFilter) {
             // A test run takes it away, and hands back zeros.
             output.iter_mut().take(14).for_each(|byte| *byte = 0);
         }
