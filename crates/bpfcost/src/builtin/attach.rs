@@ -37,6 +37,7 @@ pub(super) const OWN: Extras = Extras {
         let of_attach = records.first()?.experiment == AttachTypes.description().name;
         of_attach.then(|| atlas::render(records))?
     },
+    ..Extras::NOTHING
 };
 
 /// The experiment.

@@ -32,6 +32,8 @@ use crate::{
 pub(crate) struct Extras {
     /// Sections of a record; none where it is of another experiment.
     sections: fn(&Record, Detail) -> Vec<Section>,
+    /// Sections of records of one experiment on several targets; none where they are of another one.
+    across: fn(&[&Record]) -> Vec<Section>,
     /// Columns of CSV for a record's cases; `None` where it is of another experiment.
     columns: for<'a> fn(&'a Record) -> Option<CsvColumns<'a>>,
     /// The one Markdown document of records on several targets; `None` where they are of another experiment.
@@ -42,6 +44,7 @@ impl Extras {
     /// Nothing.
     const NOTHING: Extras = Extras {
         sections: |_, _| Vec::new(),
+        across: |_| Vec::new(),
         columns: |_| None,
         document: |_| None,
     };

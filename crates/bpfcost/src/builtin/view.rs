@@ -9,7 +9,7 @@ use crate::{
         self, csv,
         figure::picture,
         html,
-        matrix::{self, ReportPart},
+        matrix::{self, Matrix, ReportPart},
         rate::{self, EventLoad},
         section::{Detail, Section, View, table_sections},
         view,
@@ -26,16 +26,29 @@ pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
     view::of(record, detail, sections)
 }
 
+/// The view of several targets side by side.
+pub fn across(matrix: &Matrix<'_>, records: &[&Record], detail: Detail) -> View {
+    let mut view = matrix::view(matrix, detail);
+    let all = REGISTRY.iter().map(|(_, extras)| extras);
+    let own = all.flat_map(|extras| (extras.across)(records));
+    // Warnings stay at the end.
+    let is_warnings = |section: &Section| matches!(section, Section::Warnings(_));
+    let end = view.sections.iter().rposition(is_warnings);
+    let end = end.unwrap_or(view.sections.len());
+    view.sections.splice(end..end, own);
+    view
+}
+
 /// Records as one page.
 pub fn page(records: &[Record], load: EventLoad) -> Result<String> {
     let parts = matrix::parts(records);
-    let across = parts.iter().filter_map(|part| match part {
-        ReportPart::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
+    let matrices = parts.iter().filter_map(|part| match part {
+        ReportPart::Matrix(matrix, records) => Some(across(matrix, records, Detail::Page)),
         ReportPart::Alone(_) => None,
     });
-    let across: Vec<View> = across.collect();
+    let matrices: Vec<View> = matrices.collect();
     let views = records.iter().map(|record| of(record, Detail::Page, load));
-    html::render(&across, &views.collect::<Vec<View>>())
+    html::render(&matrices, &views.collect::<Vec<View>>())
 }
 
 /// A record as a picture; `None` where none of its cases has a cost, or too many have.
@@ -76,14 +89,14 @@ pub fn document(records: &[Record], load: EventLoad) -> String {
 }
 
 fn part_markdown(part: &ReportPart<'_>, load: EventLoad) -> String {
-    let (across, records) = match part {
+    let (matrix, records) = match part {
         ReportPart::Matrix(matrix, records) => (Some(matrix), records),
         ReportPart::Alone(records) => (None, records),
     };
-    let across = across.map(|matrix| matrix::view(matrix, Detail::Document));
+    let matrix = matrix.map(|matrix| across(matrix, records, Detail::Document));
     let records = records
         .iter()
         .map(|record| of(record, Detail::Document, load));
-    let views = across.into_iter().chain(records);
+    let views = matrix.into_iter().chain(records);
     views.map(|view| report::markdown::render(&view)).collect()
 }

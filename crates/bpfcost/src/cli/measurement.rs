@@ -270,8 +270,8 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
             let style = Style::for_stdout();
             let tables =
                 |records: &[&Record]| each(records, |record| table(options, record, load, style));
-            let across = |matrix: &Matrix<'_>, detail| {
-                report::terminal::render(&matrix::view(matrix, detail), style)
+            let across = |matrix: &Matrix<'_>, records: &[&Record], detail| {
+                report::terminal::render(&view::across(matrix, records, detail), style)
             };
             matrix::parts(records)
                 .iter()
@@ -279,10 +279,10 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
                     // A table a target only repeats what the matrix says, and is long.
                     ReportPart::Matrix(matrix, records) if !options.verbose => {
                         let rates = each(records, |record| rate::terminal(record, load, style));
-                        across(matrix, Detail::Brief) + &rates
+                        across(matrix, records, Detail::Brief) + &rates
                     }
                     ReportPart::Matrix(matrix, records) => {
-                        across(matrix, Detail::Full) + "\n" + &tables(records)
+                        across(matrix, records, Detail::Full) + "\n" + &tables(records)
                     }
                     ReportPart::Alone(records) => tables(records),
                 })

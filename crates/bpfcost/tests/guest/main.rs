@@ -20,6 +20,7 @@ mod kretprobe;
 mod lacking;
 mod measures;
 mod planted;
+mod program;
 mod require;
 mod stack;
 mod stack_attach;

@@ -10,13 +10,14 @@ use crate::{
         number,
         section::{Detail, Section, table_sections},
         table::{Cell, Head, Table},
-        text,
+        target, text,
     },
 };
 
 /// What programs show of their own.
 pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
+    across,
     ..Extras::NOTHING
 };
 
@@ -25,45 +26,82 @@ const PREFIX: &str = "verified_";
 const CAPTION: &str = "Verified instructions are those that the kernel's verifier went through on all paths; its limit \
     is 1,000,000. Stack: of the program and of each function that it calls. A time is the median over loads.";
 
+/// A program on a target.
+struct Row<'a> {
+    program: String,
+    target: String,
+    case: &'a CaseRecord,
+}
+
 /// A row for each program and version; nothing of records without such values.
 fn sections(record: &Record, _: Detail) -> Vec<Section> {
-    let mut rows: Vec<(String, &CaseRecord)> = Vec::new();
+    let rows: Vec<Row<'_>> = programs(record)
+        .map(|(program, case)| Row {
+            program,
+            target: String::new(),
+            case,
+        })
+        .collect();
+    table_sections(table(&rows))
+}
+
+/// The same of several targets, each program's rows together.
+fn across(records: &[&Record]) -> Vec<Section> {
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for record in records {
+        for (program, case) in programs(record) {
+            let row = Row {
+                target: target::label(record),
+                case,
+                program,
+            };
+            let last = rows.iter().rposition(|one| one.program == row.program);
+            rows.insert(last.map_or(rows.len(), |last| last + 1), row);
+        }
+    }
+    table_sections(table(&rows))
+}
+
+/// Programs and versions, each with one of its cases.
+fn programs(record: &Record) -> impl Iterator<Item = (String, &CaseRecord)> {
+    let mut known = Vec::new();
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
-    for case in cases.filter(|case| value(case, "instructions").is_some()) {
+    let cases = cases.filter(|case| value(case, "instructions").is_some());
+    cases.filter_map(move |case| {
         let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
         let name = match factor("version") {
             "old" => format!("{}, old", factor("program")),
             _ => factor("program").to_owned(),
         };
-        if !rows.iter().any(|(row, _)| *row == name) {
-            rows.push((name, case));
-        }
-    }
+        let is_new = !known.contains(&name);
+        known.push(name.clone());
+        is_new.then_some((name, case))
+    })
+}
+
+fn table(rows: &[Row<'_>]) -> Option<Table> {
     let count = |name: &'static str| {
-        move |row: &(String, &CaseRecord)| {
-            Cell::of(value(row.1, name), |value| number::count(value as u64))
-        }
+        move |row: &Row<'_>| Cell::of(value(row.case, name), |value| number::count(value as u64))
     };
     let columns = vec![
-        Head::words("program").of(|row: &(String, &CaseRecord)| Cell::words(text::line(&row.0))),
+        Head::words("program").of(|row: &Row<'_>| Cell::words(text::line(&row.program))),
+        Head::words("target").of(|row: &Row<'_>| Cell::words(&row.target)),
         Head::number("verified\ninsns").of(count("instructions")),
         Head::number("states").of(count("states")),
         Head::number("verified\nin, µs").of(count("us")),
-        Head::number("stack,\nB").of(|row: &(String, &CaseRecord)| stack(row.1)),
+        Head::number("stack,\nB").of(|row: &Row<'_>| stack(row.case)),
         Head::number("insns,\nB").of(count("xlated_bytes")),
         Head::number("JITed,\nB").of(count("jited_bytes")),
-        Head::number("maps").of(|row: &(String, &CaseRecord)| {
-            Cell::of(value(row.1, "map_bytes"), |bytes| {
-                number::bytes(bytes as u64)
-            })
+        Head::number("maps").of(|row: &Row<'_>| {
+            let bytes = |bytes| number::bytes(bytes as u64);
+            Cell::of(value(row.case, "map_bytes"), bytes)
         }),
     ];
-    let table = Table::of(columns, &rows).filled().map(|table| Table {
+    Some(Table {
         title: "Verification and memory".to_owned(),
         captions: vec![CAPTION.to_owned()],
-        ..table
-    });
-    table_sections(table)
+        ..Table::of(columns, rows).filled()?
+    })
 }
 
 /// The median over trials.
