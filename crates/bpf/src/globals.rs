@@ -24,7 +24,7 @@ const WRITABLE: [&str; 2] = [".bss", ".data"];
 /// Where the variables of an object are.
 #[derive(Debug)]
 pub(crate) struct GlobalsLayout {
-    object: &'static str,
+    object: String,
     variables: BTreeMap<String, Variable>,
 }
 
@@ -48,7 +48,7 @@ struct ByteRange {
 }
 
 impl GlobalsLayout {
-    pub(crate) fn of(object: &'static str, btf: &Btf<'_>) -> Self {
+    pub(crate) fn of(object: &str, btf: &Btf<'_>) -> Self {
         let mut variables = BTreeMap::new();
         for section in btf.type_by_kind::<DataSec<'_>>() {
             let Some(name) = section.name() else { continue };
@@ -81,7 +81,10 @@ impl GlobalsLayout {
                 );
             }
         }
-        GlobalsLayout { object, variables }
+        GlobalsLayout {
+            object: object.to_owned(),
+            variables,
+        }
     }
 
     /// The section of a variable.
@@ -120,7 +123,7 @@ impl GlobalsLayout {
     }
 
     fn no(&self, name: &str) -> Error {
-        lacks(self.object, &format!("variable {name}"))
+        lacks(&self.object, &format!("variable {name}"))
     }
 }
 
@@ -168,7 +171,7 @@ impl Globals {
         let globals = Globals { layout, sections };
         match globals.get("timing_ops") {
             Ok(_) => Ok(globals),
-            Err(_) => Err(no_area(globals.layout.object)),
+            Err(_) => Err(no_area(&globals.layout.object)),
         }
     }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bpfcost_uprobe::object::{self, open_object};
+use libbpf_rs::OpenObject;
 
 use super::kind::ProgramKind;
 use crate::error::{Error, Result};
@@ -57,8 +58,7 @@ impl ObjectFile {
     /// Its programs, in their order in the file; none is an error.
     pub fn programs(&self) -> Result<Vec<ProgramEntry>> {
         let file = self.name();
-        let object = open_object(&file, &self.bytes, |_| Ok(()));
-        let object = object.map_err(|error| self.unusable(error))?;
+        let object = self.opened()?;
         let entry = |program: libbpf_rs::OpenProgram<'_>| {
             let name = program.name().to_string_lossy().into_owned();
             ProgramEntry {
@@ -72,6 +72,12 @@ impl ObjectFile {
             return Err(wrong(&self.path, "there is no program in it".to_owned()));
         }
         Ok(programs)
+    }
+
+    /// It is not loaded.
+    pub(super) fn opened(&self) -> Result<OpenObject> {
+        let object = open_object(&self.name(), &self.bytes, |_| Ok(()));
+        object.map_err(|error| self.unusable(error))
     }
 
     pub(super) fn name(&self) -> String {

@@ -13,6 +13,7 @@ mod kind;
 mod native;
 mod raw;
 mod restore;
+mod settings;
 mod spliced;
 
 pub use figures::Figures;
@@ -20,4 +21,5 @@ pub use file::{ObjectFile, ProgramEntry};
 pub use kind::ProgramKind;
 pub use native::{NativeProgram, Oracle};
 pub use restore::{Change, Restore};
+pub use settings::{MapContents, MapEntry, Settings};
 pub use spliced::{Body, Ran, Spliced};

@@ -17,6 +17,7 @@ use super::{
     file::{ObjectFile, lines, wrong},
     kind::ProgramKind,
     raw::{self, RawError, RawProgram},
+    settings::Settings,
     spliced::Driver,
 };
 use crate::{
@@ -56,7 +57,7 @@ pub struct Oracle {
 impl NativeProgram {
     /// Loads one program of an object. One that can't be run in a loop is an error, and so is one with effects outside
     /// of its maps and packets, unless they are allowed.
-    pub fn load(file: &ObjectFile, name: &str, allow_effects: bool) -> Result<Self> {
+    pub fn load(file: &ObjectFile, name: &str, settings: &Settings) -> Result<Self> {
         let programs = file.programs()?;
         let entry = programs.iter().find(|one| one.name == name);
         let Some(entry) = entry else {
@@ -70,18 +71,20 @@ impl NativeProgram {
         let kind = entry.kind.clone().map_err(|words| file.refused(words))?;
         let flags = flags(&entry.section);
         let driver = Driver::open(kind, Loop::probe()?)?;
-        let mut shift = None;
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
             for mut program in object.progs_mut() {
                 let is_chosen = program.name() == name;
                 program.set_autoload(is_chosen);
             }
-            shift = driver.join(object)?;
             Ok(())
         });
-        let opened = opened.map_err(|error| file.unusable(error))?;
+        let mut opened = opened.map_err(|error| file.unusable(error))?;
+        settings.apply(file, &mut opened)?;
+        let shift = driver.join(&mut opened);
+        let shift = shift.map_err(failed(file.name(), "adding types to it"))?;
         let object = load_object(&file.name(), opened).map_err(|error| file.unusable(error))?;
+        settings.fill(file, &object)?;
         let program = object.progs_mut().find(|one| one.name() == name);
         let program = program.ok_or_else(|| file.refused(format!("{name} was not loaded")))?;
         let raw = RawProgram {
@@ -98,7 +101,7 @@ impl NativeProgram {
             return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
         }
         let effects = effects::effects(&raw.code.instructions);
-        if !effects.is_empty() && !allow_effects {
+        if !effects.is_empty() && !settings.allow_effects {
             let words = format!(
                 "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
                 effects.join("; ")

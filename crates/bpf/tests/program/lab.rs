@@ -10,7 +10,7 @@ use std::{
 
 use bpfcost_bpf::{
     current_cpu,
-    program::{Body, Change, NativeProgram, ObjectFile, Oracle, Ran, Restore, Spliced},
+    program::{Body, Change, NativeProgram, ObjectFile, Oracle, Ran, Restore, Settings, Spliced},
     timing::Request,
 };
 use libbpf_cargo::SkeletonBuilder;
@@ -81,8 +81,17 @@ pub(crate) fn prepare(object: &ObjectFile, program: &str) -> Prepared {
 }
 
 pub(crate) fn prepare_on(object: &ObjectFile, program: &str, packet: &[u8]) -> Prepared {
+    prepare_with(object, program, packet, &Settings::default())
+}
+
+pub(crate) fn prepare_with(
+    object: &ObjectFile,
+    program: &str,
+    packet: &[u8],
+    settings: &Settings,
+) -> Prepared {
     let native =
-        NativeProgram::load(object, program, false).unwrap_or_else(|error| panic!("{error}"));
+        NativeProgram::load(object, program, settings).unwrap_or_else(|error| panic!("{error}"));
     let cpu = current_cpu();
     let oracle = native.oracle(cpu, packet).expect("it runs");
     let (once, change) = native

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bpfcost_bpf::{
     Error, current_cpu,
-    program::{NativeProgram, ObjectFile},
+    program::{NativeProgram, ObjectFile, Settings},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn refusal(object: &ObjectFile, program: &str) -> String {
-    let native = match NativeProgram::load(object, program, false) {
+    let native = match NativeProgram::load(object, program, &Settings::default()) {
         Err(error) => return error.to_string(),
         Ok(native) => native,
     };
@@ -45,7 +45,11 @@ fn programs_that_cannot_be_looped_say_why() {
         }
         assert!(error.lines().count() < 12, "{program}: {error}");
     }
-    let allowed = NativeProgram::load(&object, "prints", true);
+    let allowing = Settings {
+        allow_effects: true,
+        ..Settings::default()
+    };
+    let allowed = NativeProgram::load(&object, "prints", &allowing);
     assert!(allowed.is_ok(), "{allowed:?}");
 }
 
@@ -68,7 +72,7 @@ fn no_map_is_pinned() {
     if !require::host() {
         return;
     }
-    let native = NativeProgram::load(&object("xdp.bpf.c"), "count", false);
+    let native = NativeProgram::load(&object("xdp.bpf.c"), "count", &Settings::default());
     native.expect("it loads");
     assert!(!Path::new("/sys/fs/bpf/packets_by_length").exists());
 }

@@ -1,9 +1,9 @@
 //! Each run in a loop does what the program does alone, and is undone.
 
-use bpfcost_bpf::program::{Body, ObjectFile, ProgramKind, Restore};
+use bpfcost_bpf::program::{Body, MapContents, ObjectFile, ProgramKind, Restore, Settings};
 
 use crate::{
-    lab::{object, packet, plain_object, prepare, prepare_on},
+    lab::{object, packet, plain_object, prepare, prepare_on, prepare_with},
     require,
 };
 
@@ -95,6 +95,37 @@ fn programs_with_a_context_run_as_alone() {
     runs_on(&object, "second_argument", &words, 4, Restore::None);
     runs_on(&object, "compare", &words, 1, Restore::None);
     runs_on(&object, "sum", &words, 7, Restore::All { tail: false });
+}
+
+/// A constant, and a map of two entries where the object has room for one.
+#[test]
+fn variables_and_maps_are_set_before_programs_run() {
+    if !require::host() {
+        return;
+    }
+    let object = object("xdp.bpf.c");
+    let entry = |key: u32, value: u64| (key.to_le_bytes().to_vec(), value.to_le_bytes().to_vec());
+    let settings = Settings {
+        variables: vec![("allowed".to_owned(), 300)],
+        maps: vec![MapContents {
+            name: "limits".to_owned(),
+            max_entries: Some(2),
+            entries: vec![entry(1, 8), entry(2, 9)],
+        }],
+        ..Settings::default()
+    };
+    let configured = prepare_with(&object, "configured", &packet(), &settings);
+    assert_eq!(configured.oracle.code, 3);
+    let ran = configured.batch(1000, Body::Program, Restore::None);
+    assert!(configured.is_right(&ran), "{ran:?}");
+    assert_eq!(prepare(&object, "configured").oracle.code, 2);
+    let limits = object.maps().expect("maps");
+    let limits = limits.iter().find(|map| map.name == "limits");
+    let sizes = limits.map(|map| (map.key_bytes, map.value_bytes));
+    assert_eq!(sizes, Some((4, 8)));
+    object.check_variable("allowed").expect("it is there");
+    let error = object.check_variable("forbidden").expect_err("it is not");
+    assert!(error.to_string().contains("variable forbidden"), "{error}");
 }
 
 #[test]

@@ -143,6 +143,25 @@ int count(struct xdp_md *ctx)
 	return is_long(ctx) || sum != 6 ? XDP_DROP : XDP_PASS;
 }
 
+/* What a loader sets and fills. */
+const volatile __u16 allowed = 7;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} limits SEC(".maps");
+
+SEC("xdp")
+int configured(struct xdp_md *ctx)
+{
+	__u32 second = 2;
+	__u64 *limit = bpf_map_lookup_elem(&limits, &second);
+
+	return allowed == 300 && limit && *limit == 9 ? XDP_TX : XDP_PASS;
+}
+
 /* Faults. */
 #define FAULTY_RUN 1000
 

@@ -213,7 +213,7 @@ impl Programs {
 
     fn native(&self, work: &Work) -> Result<NativeProgram, Error> {
         let object = self.subject.objects[work.object].file();
-        NativeProgram::load(&object, &work.program, self.subject.allow_effects)
+        NativeProgram::load(&object, &work.program, &self.subject.settings())
     }
 
     /// Why this kernel does not take a program, alone or in a loop.
@@ -280,6 +280,17 @@ impl Experiment for Programs {
             .collect()
     }
 
+    fn set(&mut self, variable: &str, value: &str) -> Result<()> {
+        for object in &self.subject.objects {
+            object.file().check_variable(variable)?;
+        }
+        let value = number(value).with_context(|| {
+            format!("{value} is not a whole number\n  Write it as C does: 300, -1, 0x12c")
+        })?;
+        self.subject.variables.push((variable.to_owned(), value));
+        Ok(())
+    }
+
     fn needs(&self, _: &Case) -> Vec<Feature> {
         vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
     }
@@ -304,6 +315,19 @@ impl Experiment for Programs {
     }
 }
 
+/// A number as C writes it, or a truth value; a negative one in two's complement.
+fn number(text: &str) -> Option<u64> {
+    match (text, text.strip_prefix("0x")) {
+        ("true", _) => Some(1),
+        ("false", _) => Some(0),
+        (_, Some(digits)) => u64::from_str_radix(digits, 16).ok(),
+        _ => text
+            .parse()
+            .ok()
+            .or_else(|| text.parse().ok().map(i64::cast_unsigned)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -322,7 +346,7 @@ mod tests {
                 objects: vec![Default::default(); objects],
                 programs: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
                 inputs: vec![input("udp"), input("tcp")],
-                allow_effects: false,
+                ..OwnPrograms::default()
             },
             kinds: BTreeMap::from([
                 kind("a", ProgramKind::Xdp),
@@ -352,6 +376,15 @@ mod tests {
         assert_eq!(floor("floor/b/tcp"), "floor/none/tc");
         assert_eq!(floor("floor/c/udp"), "floor/none/xdp");
         assert!(experiment.pairs().is_empty());
+    }
+
+    #[test]
+    fn values_are_numbers_of_c() {
+        assert_eq!(number("300"), Some(300));
+        assert_eq!(number("0x12c"), Some(300));
+        assert_eq!(number("-1"), Some(u64::MAX));
+        assert_eq!(number("true"), Some(1));
+        assert_eq!(number("ten"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{io, process::ExitCode};
 
 use crate::{
     measure, probe,
-    program::PacketError,
+    program::InputError,
     record,
     target::{
         guest::{Failure, GuestError},
@@ -132,7 +132,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         let is_input = matches!(error, bpfcost_bpf::Error::UserObject { is_input: true, .. });
         return Some(if is_input { Exit::Usage } else { Exit::Lacking });
     }
-    if cause.is::<PacketError>() {
+    if cause.is::<InputError>() {
         return Some(Exit::Usage);
     }
     let input = cause.is::<record::FileError>()

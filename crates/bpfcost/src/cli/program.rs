@@ -16,7 +16,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Input, ObjectVersion, OwnPrograms, inputs},
+    program::{Input, ObjectVersion, OwnPrograms, inputs, maps},
     report::rate::EventLoad,
     target::Host,
 };
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cpus", |cpus| cpus.help("Run on this CPU, e.g. 3").long_help(None)),
-    mut_arg("set", |set| set.hide(true)),
+    mut_arg("set", |set| set.value_name("NAME=VALUE").help(SET).long_help(None)),
     mut_arg("cases", |cases| cases.hide_short_help(true).help("Measure only matching cases, PROGRAM/PACKET [repeatable]")),
     mut_arg("seed", |seed| seed.help("Draw every order from this seed; the same seed repeats it")),
     after_help = "\
@@ -58,12 +58,19 @@ pub(super) struct Args {
     /// Compare with the same programs of this object, measured in the same run
     #[arg(long, value_name = "OLD.bpf.o")]
     against: Option<PathBuf>,
+    /// Fill a map from a file, or change its size: NAME=FILE.json, NAME:max_entries=N [repeatable]
+    ///
+    /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
+    #[arg(long = "map", value_name = "NAME=FILE")]
+    maps: Vec<String>,
     /// Also run programs that signal, send, print, or write to processes or perf buffers
     #[arg(long)]
     allow_effects: bool,
     #[command(flatten)]
     options: Options,
 }
+
+const SET: &str = "Give a variable or constant of the object a value [repeatable]";
 
 /// Inputs where none are named.
 const DEFAULT_INPUTS: [&str; 2] = ["builtin:udp", "builtin:zeros"];
@@ -106,9 +113,11 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         } else {
             inputs(&args.inputs)?
         },
+        maps: maps(&args.maps, &objects[0].file())?,
         objects,
         programs,
         allow_effects: args.allow_effects,
+        variables: Vec::new(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bpfcost_bpf::program::{ObjectFile, ProgramKind};
+use bpfcost_bpf::program::{MapContents, ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
 
 /// Programs of an object, and the packets that each is run on.
@@ -17,6 +17,39 @@ pub struct OwnPrograms {
     /// Whether programs may do what is seen outside of their maps and packets.
     #[serde(default)]
     pub allow_effects: bool,
+    /// First values of variables of the objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<(String, u64)>,
+    /// What their maps hold at first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<MapSetting>,
+}
+
+/// What a map holds at first, and how much it can hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MapSetting {
+    /// Its name.
+    pub name: String,
+    /// The most entries, where they are not those of the object.
+    pub max_entries: Option<u32>,
+    /// Keys and values.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl OwnPrograms {
+    /// How each object is loaded.
+    pub fn settings(&self) -> Settings {
+        let contents = |map: &MapSetting| MapContents {
+            name: map.name.clone(),
+            max_entries: map.max_entries,
+            entries: map.entries.clone(),
+        };
+        Settings {
+            allow_effects: self.allow_effects,
+            variables: self.variables.clone(),
+            maps: self.maps.iter().map(contents).collect(),
+        }
+    }
 }
 
 /// An object file with its bytes.

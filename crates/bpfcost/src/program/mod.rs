@@ -2,8 +2,11 @@
 //! and a resumed run have them too.
 
 mod definition;
+mod map_file;
+mod map_setting;
 mod packet;
 mod pcap;
 
-pub use definition::{Form, Input, ObjectVersion, OwnPrograms};
-pub use packet::{PacketError, inputs};
+pub use definition::{Form, Input, MapSetting, ObjectVersion, OwnPrograms};
+pub use map_setting::maps;
+pub use packet::{InputError, inputs};

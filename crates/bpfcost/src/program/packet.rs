@@ -16,9 +16,9 @@ const MOST_PACKETS: usize = 256;
 /// What to do about too many packets.
 const FEWER: &str = "Take the first ones: tcpdump -r FILE.pcap -c 10 -w FEW.pcap";
 
-/// Why a packet can't be used.
+/// Why a packet or a file for a map can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PacketError {
+pub enum InputError {
     /// The file can't be read.
     #[error("{path}: {source}")]
     Unreadable {
@@ -27,13 +27,13 @@ pub enum PacketError {
         /// Why.
         source: io::Error,
     },
-    /// It is no packet, or not one that a program can be run on: why, and what to do.
+    /// It is not what was asked for: why, and what to do.
     #[error("{0}")]
     Wrong(String),
 }
 
 /// The inputs that these words name, each with a name of its own.
-pub fn inputs(words: &[String]) -> Result<Vec<Input>, PacketError> {
+pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
     let mut all: Vec<Input> = Vec::new();
     for word in words {
         for input in of_word(word)? {
@@ -45,7 +45,7 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, PacketError> {
         }
     }
     if all.len() > MOST_PACKETS {
-        return Err(PacketError::Wrong(format!(
+        return Err(InputError::Wrong(format!(
             "{} packets are too many: each is a case, and a run has at most {MOST_PACKETS}\n  {FEWER}",
             all.len()
         )));
@@ -54,13 +54,13 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, PacketError> {
 }
 
 /// The packets of one word. A file is one whose name says so, or that is there.
-fn of_word(word: &str) -> Result<Vec<Input>, PacketError> {
+fn of_word(word: &str) -> Result<Vec<Input>, InputError> {
     if let Some(name) = word.strip_prefix(BUILT_IN) {
         let all = built_in();
         let names: Vec<String> = all.iter().map(|one| one.name.clone()).collect();
         let named = all.into_iter().find(|one| one.name == name);
         return named.map(|one| vec![one]).ok_or_else(|| {
-            PacketError::Wrong(format!(
+            InputError::Wrong(format!(
                 "there is no built-in packet {name}\n  There are: {BUILT_IN}{}",
                 names.join(&format!(", {BUILT_IN}"))
             ))
@@ -76,16 +76,16 @@ fn of_word(word: &str) -> Result<Vec<Input>, PacketError> {
     }
     let path = Path::new(word);
     if !path.exists() && !word.contains(['.', '/']) {
-        return Err(PacketError::Wrong(format!(
+        return Err(InputError::Wrong(format!(
             "{word} is no packet\n  Name a capture (FILE.pcap), a whole number of bytes in hexadecimal digits, or \
              {BUILT_IN}udp"
         )));
     }
-    let unreadable = |source| PacketError::Unreadable {
+    let unreadable = |source| InputError::Unreadable {
         path: word.to_owned(),
         source,
     };
-    let wrong = |why: String| PacketError::Wrong(format!("{word}: {why}"));
+    let wrong = |why: String| InputError::Wrong(format!("{word}: {why}"));
     if fs::metadata(path).map_err(unreadable)?.len() > MOST_IN_FILE {
         return Err(wrong(format!("it is too large\n  {FEWER}")));
     }

@@ -24,6 +24,25 @@ static long (*print)(const char *text, unsigned int size, ...) = (void *)6;
 SEC("xdp") int prints(void *context) { char text[] = "x"; print(text, 2); return 2; }
 "#;
 
+/// Is wrong in every second run, unless a constant and a map are set.
+const CONFIGURED: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+const volatile unsigned short allowed = 7;
+unsigned long runs;
+struct { int (*type)[1]; int (*max_entries)[1]; unsigned char *key; unsigned int *value; } limits SEC(".maps");
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+SEC("xdp") int configured(void *context)
+{
+	unsigned char second = 2;
+	unsigned int *limit = lookup(&limits, &second);
+
+	if (allowed == 300 && limit && *limit == 9)
+		return 3;
+	return 1 + (++runs & 1);
+}
+"#;
+
 const KPROBE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
@@ -129,6 +148,42 @@ fn programs_with_contexts_are_measured() {
         assert_eq!(case(&record, name)["status"], "ok");
     }
     assert_eq!(record["cases"].as_array().map(Vec::len), Some(9));
+}
+
+/// Without both, the program returns another code in each second run, and is invalid.
+#[test]
+fn variables_and_maps_are_those_of_the_command_line() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", CONFIGURED);
+    tool.write(
+        "limits.json",
+        r#"[{"key": 1, "value": 8}, {"key": ["0x02"], "value": 9}]"#,
+    );
+    let set = "--set allowed=300 --map limits:max_entries=2 --map limits=limits.json";
+    let set = record(&tool, &format!("program x.bpf.o {set}"), 0);
+    assert_eq!(case(&set, "configured/udp")["status"], "ok");
+    // Its second entry finds no room.
+    let small = tool.says("program x.bpf.o --map limits=limits.json --quick");
+    assert_eq!(small.code, Some(4), "{}", small.err);
+    assert!(
+        small.err.contains("entry 2 of 2 of the map limits"),
+        "{}",
+        small.err
+    );
+    for (line, says) in [
+        ("--set forbidden=1", &["no variable forbidden"][..]),
+        ("--set allowed=ten", &["ten is not a whole number"]),
+        ("--map none=limits.json", &["no map none", "limits"]),
+        ("--map limits", &["NAME=FILE"]),
+        ("--map limits=none.json", &["none.json", "No such file"]),
+        ("--map limits:max_entries=x", &["max_entries"]),
+        ("--map limits=x.c", &["x.c", "not JSON"]),
+    ] {
+        tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
+    }
 }
 
 /// One wrong code in 100,000 runs.

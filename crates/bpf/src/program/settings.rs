@@ -1,0 +1,151 @@
+//! What a person's loader would do before its programs run: first values of variables, sizes of maps, and their
+//! contents.
+
+#![allow(unsafe_code)]
+
+use libbpf_rs::{
+    AsRawLibbpf as _, Btf, MapCore as _, MapFlags, MapType, Object, OpenObject, num_possible_cpus,
+};
+
+use super::file::{ObjectFile, lines, wrong};
+use crate::{error::Result, globals::GlobalsLayout};
+
+/// How programs of an object are loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether programs may do what is seen outside of their maps and packets.
+    pub allow_effects: bool,
+    /// First values of global variables of at most 8 bytes, constants among them.
+    pub variables: Vec<(String, u64)>,
+    /// Maps by name.
+    pub maps: Vec<MapContents>,
+}
+
+/// What a map holds at first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapContents {
+    /// The map's name.
+    pub name: String,
+    /// The most entries, where they are others than the object says.
+    pub max_entries: Option<u32>,
+    /// Keys and values. In a map with values for each CPU, all get the same.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A map of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapEntry {
+    /// Its name.
+    pub name: String,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+}
+
+impl Settings {
+    /// Before the object is loaded.
+    pub(super) fn apply(&self, file: &ObjectFile, object: &mut OpenObject) -> Result<()> {
+        for contents in &self.maps {
+            let Some(entries) = contents.max_entries else {
+                continue;
+            };
+            let map = object.maps_mut().find(|map| map.name() == &*contents.name);
+            let map = map.map(|mut map| map.set_max_entries(entries));
+            let refused = |error| file.refused(format!("{}: {error}", contents.name));
+            map.ok_or_else(|| lacks_map(file, &contents.name))?
+                .map_err(refused)?;
+        }
+        if self.variables.is_empty() {
+            return Ok(());
+        }
+        let layout = layout(file, object)?;
+        for (name, value) in &self.variables {
+            let section = layout.section(name)?.to_owned();
+            for mut map in object.maps_mut() {
+                // The name of a section's map is the section's behind the object's.
+                if !map.name().to_string_lossy().ends_with(&section) {
+                    continue;
+                }
+                if let Some(bytes) = map.initial_value_mut() {
+                    layout.initialise(name, *value, bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Once it is loaded.
+    pub(super) fn fill(&self, file: &ObjectFile, object: &Object) -> Result<()> {
+        let cpus = num_possible_cpus().unwrap_or(1);
+        for contents in self.maps.iter().filter(|one| !one.entries.is_empty()) {
+            let map = object.maps().find(|map| map.name() == &*contents.name);
+            let map = map.ok_or_else(|| lacks_map(file, &contents.name))?;
+            for (number, (key, value)) in (1..).zip(&contents.entries) {
+                let written = if map.map_type().is_percpu() {
+                    map.update_percpu(key, &vec![value.clone(); cpus], MapFlags::ANY)
+                } else if matches!(map.map_type(), MapType::Queue | MapType::Stack) {
+                    map.update(&[], value, MapFlags::ANY)
+                } else {
+                    map.update(key, value, MapFlags::ANY)
+                };
+                written.map_err(|error| {
+                    let count = contents.entries.len();
+                    file.refused(format!(
+                        "the kernel rejected entry {number} of {count} of the map {}: {error}",
+                        contents.name
+                    ))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ObjectFile {
+    /// The maps that can be filled, in their order in the file.
+    pub fn maps(&self) -> Result<Vec<MapEntry>> {
+        let object = self.opened()?;
+        let entry = |map: libbpf_rs::OpenMap<'_>| {
+            let name = map.name().to_string_lossy().into_owned();
+            // Sections are maps too, with a dot in their names.
+            (!name.contains('.')).then(|| MapEntry {
+                name,
+                key_bytes: map.key_size() as usize,
+                value_bytes: map.value_size() as usize,
+            })
+        };
+        Ok(object.maps().filter_map(entry).collect())
+    }
+
+    /// Refuses a variable that is not there, or has more than 8 bytes.
+    pub fn check_variable(&self, name: &str) -> Result<()> {
+        let layout = layout(self, &self.opened()?)?;
+        let set = layout.section(name).and_then(|_| {
+            // Large enough for any place.
+            layout.initialise(name, 0, &mut vec![0; 1 << 24])
+        });
+        set.map_err(|error| {
+            wrong(
+                self.path(),
+                format!("it can't be set:{}", lines(&error.to_string())),
+            )
+        })
+    }
+}
+
+fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {
+    // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
+    let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
+    match btf {
+        Ok(Some(btf)) => Ok(GlobalsLayout::of(&file.name(), &btf)),
+        _ => Err(wrong(
+            file.path(),
+            "it has no BTF, which says where variables are\n  Compile it with -g".to_owned(),
+        )),
+    }
+}
+
+fn lacks_map(file: &ObjectFile, name: &str) -> crate::Error {
+    wrong(file.path(), format!("there is no map {name} in it"))
+}

@@ -1,0 +1,62 @@
+//! Maps of a command line: `NAME=FILE.json` fills one, `NAME:max_entries=N` changes its size.
+
+use std::fs;
+
+use bpfcost_bpf::program::ObjectFile;
+
+use super::{InputError, MapSetting, map_file};
+
+/// What stands between a map's name and its size.
+const SIZE: &str = ":max_entries";
+
+/// What these words say of the maps of an object.
+pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapSetting>> {
+    let mut settings: Vec<MapSetting> = Vec::new();
+    for word in words {
+        let wrong = |why: String| InputError::Wrong(format!("--map {word}: {why}"));
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            wrong("nothing is set\n  Write NAME=FILE.json, or NAME:max_entries=N".to_owned())
+        })?;
+        let (name, is_size) = match name.strip_suffix(SIZE) {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let all = object.maps()?;
+        let names = || {
+            all.iter()
+                .map(|map| &*map.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let map = all.iter().find(|map| map.name == name);
+        let map = map.ok_or_else(|| {
+            wrong(format!(
+                "there is no map {name} in {}\n  Its maps: {}",
+                object.path().display(),
+                names()
+            ))
+        })?;
+        let place = settings.iter().position(|one| one.name == name);
+        let place = place.unwrap_or_else(|| {
+            settings.push(MapSetting {
+                name: name.to_owned(),
+                ..MapSetting::default()
+            });
+            settings.len() - 1
+        });
+        if is_size {
+            let entries = value.parse();
+            let entries = entries.map_err(|_| wrong(format!("max_entries can't be {value}")))?;
+            settings[place].max_entries = Some(entries);
+        } else {
+            let text = fs::read_to_string(value).map_err(|source| InputError::Unreadable {
+                path: value.to_owned(),
+                source,
+            })?;
+            let entries = map_file::entries(&text, map);
+            let entries = entries.map_err(|why| InputError::Wrong(format!("{value}: {why}")))?;
+            settings[place].entries.extend(entries);
+        }
+    }
+    Ok(settings)
+}
