@@ -44,6 +44,13 @@ const EFFECTS: [(u32, &str); 9] = [
     ),
 ];
 
+/// Helpers that need room in a ring buffer.
+const RING_WRITERS: [u32; 3] = [
+    sys::BPF_FUNC_ringbuf_output,
+    sys::BPF_FUNC_ringbuf_reserve,
+    sys::BPF_FUNC_ringbuf_reserve_dynptr,
+];
+
 /// The effects of a program's instructions, each once.
 pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     let called: Vec<u32> = instructions.iter().filter_map(code::helper).collect();
@@ -52,8 +59,8 @@ pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     EFFECTS.iter().filter_map(is_called).collect()
 }
 
-/// Why a program can't be part of another one, if it can't.
-pub(super) fn unspliceable(instructions: &[bpf_insn]) -> Option<&'static str> {
+/// Why a program can't be run in a loop, if it can't. `throws`: its object declares `bpf_throw`.
+pub(super) fn unspliceable(instructions: &[bpf_insn], throws: bool) -> Option<&'static str> {
     let calls = |number| {
         instructions
             .iter()
@@ -61,6 +68,14 @@ pub(super) fn unspliceable(instructions: &[bpf_insn]) -> Option<&'static str> {
     };
     if calls(sys::BPF_FUNC_tail_call) {
         return Some("it makes tail calls, of which the kernel allows 33 in a run of the loop");
+    }
+    if RING_WRITERS.into_iter().any(calls) {
+        return Some(
+            "it writes to a ring buffer, which is full after some of the runs: the others would do something else",
+        );
+    }
+    if throws && instructions.iter().any(code::is_kernel_function) {
+        return Some("it may throw an exception, which would end the loop too");
     }
     let of_module = |one: &bpf_insn| code::is_kernel_function(one) && one.off != 0;
     if instructions.iter().any(of_module) {

@@ -6,7 +6,8 @@ use std::ffi::CString;
 
 use bpfcost_uprobe::object::{forget_pins, load_object, open_object};
 use libbpf_rs::{
-    AsRawLibbpf as _, Object, ProgramMut,
+    AsRawLibbpf as _, Btf, Object, ProgramMut,
+    btf::types::Func,
     libbpf_sys::{self as sys, bpf_func_info},
 };
 
@@ -29,6 +30,9 @@ use crate::{
 
 /// How often a packet is run before what the program does with it counts: the first run may find empty maps.
 const RUNS: usize = 3;
+
+/// The function of the kernel that throws an exception.
+const THROW: &str = "bpf_throw";
 
 /// A loaded program, with its object. Dropping it frees both.
 #[derive(Debug)]
@@ -97,7 +101,11 @@ impl NativeProgram {
                 .filter(|fd| *fd >= 0),
             code: code(&program),
         };
-        if let Some(why) = effects::unspliceable(&raw.code.instructions) {
+        // SAFETY: the object is loaded, and outlives its types.
+        let types = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
+        let throws = types.ok().flatten();
+        let throws = throws.is_some_and(|types| types.type_by_name::<Func<'_>>(THROW).is_some());
+        if let Some(why) = effects::unspliceable(&raw.code.instructions, throws) {
             return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
         }
         let effects = effects::effects(&raw.code.instructions);

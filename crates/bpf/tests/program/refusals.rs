@@ -31,6 +31,8 @@ fn programs_that_cannot_be_looped_say_why() {
     for (program, says) in [
         ("prints", &["bpf_trace_printk", "--allow-effects"][..]),
         ("calls_tail", &["tail calls"]),
+        ("reports", &["ring buffer", "is full"]),
+        ("throws", &["exception"]),
         ("deep_stack", &["combined stack size", "512 bytes"]),
         (
             "is_rejected",

@@ -207,6 +207,30 @@ int prints(struct xdp_md *ctx)
 }
 
 struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} lengths SEC(".maps");
+
+SEC("xdp")
+int reports(struct xdp_md *ctx)
+{
+	__u64 bytes = length(ctx);
+
+	bpf_ringbuf_output(&lengths, &bytes, sizeof(bytes), 0);
+	return XDP_PASS;
+}
+
+extern void bpf_throw(__u64 cookie) __ksym __weak;
+
+SEC("xdp")
+int throws(struct xdp_md *ctx)
+{
+	if (length(ctx) == 1)
+		bpf_throw(0);
+	return XDP_PASS;
+}
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
