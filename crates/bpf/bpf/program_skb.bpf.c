@@ -58,6 +58,7 @@ static __always_inline void restore_packet(struct __sk_buff *skb)
 		bpf_skb_vlan_pop(skb);
 	if (program_restore != RESTORE_ALL)
 		return;
+	program_now.words[LENGTH] = skb->len;
 	longer = skb->len - program_start.words[LENGTH];
 	if (program_half())
 		longer >>= 1;

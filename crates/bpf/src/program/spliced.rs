@@ -49,6 +49,8 @@ pub struct Ran {
     pub wrong_code: u32,
     /// How much each word of the context's state differs from before the batch.
     pub changes: [i64; STATE_WORDS],
+    /// How much those that are lengths or places differed when the last reset began.
+    pub undone: [i64; STATE_WORDS],
 }
 
 /// A driver that is not loaded yet.
@@ -187,16 +189,21 @@ impl Spliced {
             let (words, _) = bytes.as_chunks::<8>();
             Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
         };
-        let mut changes = [0; STATE_WORDS];
-        let (start, left) = (words("program_start")?, words("program_left")?);
-        for (change, (start, left)) in changes.iter_mut().zip(start.into_iter().zip(left)) {
-            *change = left.wrapping_sub(start).cast_signed();
-        }
+        let start = words("program_start")?;
+        let difference = |words: Vec<u64>| {
+            let mut differences = [0; STATE_WORDS];
+            for (difference, (word, start)) in differences.iter_mut().zip(words.iter().zip(&start))
+            {
+                *difference = word.wrapping_sub(*start).cast_signed();
+            }
+            differences
+        };
         Ok(Ran {
             seen,
             wrong: object.variable("program_wrong")?,
             wrong_code: object.variable("program_wrong_code")? as u32,
-            changes,
+            changes: difference(words("program_left")?),
+            undone: difference(words("program_now")?),
         })
     }
 

@@ -53,6 +53,7 @@ fn xdp_programs_run_as_alone() {
         ("shrink", 2, all),
         ("describe", 2, Restore::State),
         ("flip_first", 2, Restore::Front),
+        ("flip_63", 2, Restore::Front),
         ("flip_later", 2, all),
         ("count", 2, Restore::None),
     ] {
@@ -78,6 +79,35 @@ fn programs_on_skbs_run_as_alone() {
         ("keep_half", 50, Restore::None),
     ] {
         runs_as_alone(&object, program, code, restore);
+    }
+}
+
+/// So that the second of two resets has as much to do as the first.
+#[test]
+fn a_reset_that_is_done_twice_undoes_half_first() {
+    if !require::host() {
+        return;
+    }
+    let xdp = object("xdp.bpf.c");
+    let skb = object("skb.bpf.c");
+    for (object, program, half) in [
+        (&xdp, "push", [-10, -10, 0]),
+        (&xdp, "pop", [7, 7, 0]),
+        (&xdp, "grow", [0, 0, 50]),
+        (&xdp, "shrink", [0, 0, -5]),
+        (&xdp, "describe", [-4, 0, 0]),
+        (&skb, "encapsulate", [10, 0, 0]),
+        (&skb, "lengthen", [15, 0, 0]),
+    ] {
+        let prepared = prepare(object, program);
+        let words = if std::ptr::eq(object, &xdp) { 3 } else { 1 };
+        let undone = |resets| {
+            let restore = prepared.change.restore;
+            let ran = prepared.batch_with(10, Body::Program, restore, resets);
+            ran.undone[..words].to_vec()
+        };
+        assert_eq!(undone(1), prepared.once.changes[..words], "{program}");
+        assert_eq!(undone(2), half[..words], "{program}");
     }
 }
 

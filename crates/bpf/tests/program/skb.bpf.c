@@ -15,10 +15,15 @@ int ok(struct __sk_buff *skb)
 SEC("tcx/ingress")
 int mark(struct __sk_buff *skb)
 {
-	int is_marked = skb->mark || skb->cb[2];
+	int is_marked = skb->mark || skb->priority || skb->tc_index;
 
+	for (int i = 0; i < 5; i++) {
+		is_marked |= skb->cb[i];
+		skb->cb[i] = 9;
+	}
 	skb->mark = 7;
-	skb->cb[2] = 9;
+	skb->priority = 8;
+	skb->tc_index = 9;
 	return is_marked ? TC_ACT_SHOT : TC_ACT_OK;
 }
 

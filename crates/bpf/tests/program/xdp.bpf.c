@@ -106,6 +106,12 @@ int flip_first(struct xdp_md *ctx)
 }
 
 SEC("xdp")
+int flip_63(struct xdp_md *ctx)
+{
+	return flip(ctx, 63);
+}
+
+SEC("xdp")
 int flip_later(struct xdp_md *ctx)
 {
 	return flip(ctx, 70);

@@ -1,13 +1,15 @@
 //! Judges: a few trials of an experiment, in a process of its own, with the object that `BPFCOST_MUTANT` names.
 
-use std::process::ExitCode;
+use std::{env, fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use bpfcost::{
-    builtin::{self, xdp_lb::XdpLb},
+    builtin::{self, program::Programs, xdp_lb::XdpLb},
     experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing},
+    program::{ObjectVersion, OwnPrograms, inputs},
 };
 use bpfcost_bpf::timing::Loop;
+use libbpf_cargo::SkeletonBuilder;
 use wildmatch::WildMatch;
 
 /// Operations of a batch, where the case does not fix them.
@@ -48,7 +50,8 @@ impl Judge {
     /// Whether this program was compiled for the places of its object's variables; of the others it reads them from
     /// the object.
     pub(crate) fn object_is_typed(&self) -> bool {
-        !["map", "ladder", "stack"].contains(&self.object)
+        let by_name = ["map", "ladder", "stack"].contains(&self.object);
+        !by_name && !self.object.starts_with("program_")
     }
 }
 
@@ -115,6 +118,49 @@ pub(crate) const JUDGES: &[Judge] = &[
         experiment: || built_in("map"),
         cases: &["hash-1k-16B/hit"],
         more_cpus: 1,
+        ..USUAL
+    },
+    Judge {
+        name: "program, xdp",
+        object: "program_xdp",
+        experiment: || {
+            let programs = [
+                "pass",
+                "push",
+                "pop",
+                "grow",
+                "shrink",
+                "describe",
+                "flip_first",
+                "flip_63",
+                "flip_later",
+            ];
+            own_programs("xdp.bpf.c", &programs, &["builtin:udp", "builtin:tcp"])
+        },
+        ..USUAL
+    },
+    Judge {
+        name: "program, skb",
+        object: "program_skb",
+        experiment: || {
+            let programs = [
+                "ok",
+                "mark",
+                "push_vlan",
+                "encapsulate",
+                "lengthen",
+                "write_byte",
+                "allow_ingress",
+                "keep_half",
+            ];
+            own_programs("skb.bpf.c", &programs, &["builtin:udp"])
+        },
+        ..USUAL
+    },
+    Judge {
+        name: "program, context",
+        object: "program_syscall",
+        experiment: || own_programs("context.bpf.c", &["compare", "sum"], &[TERMS]),
         ..USUAL
     },
     // A program of each kind that this kernel can attach; what they share, once.
@@ -235,6 +281,38 @@ fn built_in(name: &str) -> Result<Box<dyn Experiment>> {
     found.with_context(|| format!("there is no experiment {name}"))
 }
 
+/// Programs of a source of crates/bpf's tests, on these packets.
+fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box<dyn Experiment>> {
+    let object = tempfile::NamedTempFile::new()?;
+    SkeletonBuilder::new()
+        .source(Path::new(OWN_SOURCES).join(source))
+        .obj(object.path())
+        .clang(env::var_os("CLANG").unwrap_or_else(|| "clang-19".into()))
+        .clang_args(["-I/usr/include/x86_64-linux-gnu"])
+        .build()?;
+    let owned = |words: &[&str]| {
+        words
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect::<Vec<_>>()
+    };
+    Ok(Box::new(Programs::of(OwnPrograms {
+        objects: vec![ObjectVersion {
+            path: source.into(),
+            bytes: fs::read(object.path())?,
+        }],
+        programs: owned(programs),
+        inputs: inputs(&owned(packets))?,
+        ..OwnPrograms::default()
+    })?))
+}
+
+/// Three words of 8 bytes, none of them 0.
+const TERMS: &str = "030000000000000004000000000000000500000000000000";
+
+/// Where those sources are.
+const OWN_SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/tests/program");
+
 /// How a mutant ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
@@ -285,7 +363,8 @@ pub(crate) fn run(name: &str, cpu: u32) -> Result<ExitCode> {
         if any(judge.cases)
             && !any(judge.without)
             && !case.name.ends_with("/stats")
-            && experiment.unsupported(&case)?.is_none()
+            // Of a person's program, the kernel refuses the driver: loading it shows that.
+            && (judge.object.starts_with("program_") || experiment.unsupported(&case)?.is_none())
         {
             cases.push(case);
         }

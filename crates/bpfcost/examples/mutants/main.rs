@@ -39,6 +39,13 @@ const JUDGED: &[(&str, &[&str])] = &[
     ("ladder.bpf.c", &["ladder"]),
     ("map.bpf.c", &["map", "map, 2 CPUs"]),
     ("arena_hash.bpf.h", &["map"]),
+    (
+        "program.bpf.h",
+        &["program, xdp", "program, skb", "program, context"],
+    ),
+    ("program_xdp.bpf.c", &["program, xdp"]),
+    ("program_skb.bpf.c", &["program, skb"]),
+    ("program_syscall.bpf.c", &["program, context"]),
     ("probe.bpf.c", &["attach"]),
     ("probe.h", &["attach"]),
     ("driver.bpf.c", &["attach, drivers"]),

@@ -87,6 +87,7 @@ mod tests {
             wrong: 0,
             wrong_code: 0,
             changes: [0; 12],
+            undone: [0; 12],
         };
         let name = |change: fn(&mut Ran)| {
             let mut ran = right.clone();
