@@ -63,7 +63,11 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
                 values[case].push(if going[case / 2] { value } else { f64::NAN });
             }
             if looks.next_if_eq(&levels.len()).is_some() {
-                let open = |pair: usize| values[2 * pair..2 * pair + 2].iter().any(is_open);
+                let open = |pair: usize| {
+                    values[2 * pair..2 * pair + 2]
+                        .iter()
+                        .any(|one| is_open(one))
+                };
                 let open: Vec<bool> = (0..pairs).map(open).collect();
                 let all = open.iter().any(|open| *open);
                 going = open
@@ -104,6 +108,6 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
     }
 }
 
-fn is_open(values: &Vec<f64>) -> bool {
+fn is_open(values: &[f64]) -> bool {
     !Estimate::of_case(values).is_some_and(|one| looks::precise_enough(&one, PRECISION, 0.0))
 }
