@@ -53,8 +53,8 @@ struct field {
 struct arguments {
 	const u64 *words;
 	u64 count;
-	/* What the kernel copies them to. Only strings stand there. */
-	u8 copied[ARGUMENT_BYTES];
+	/* What the kernel copies them to. Only strings stand there; the last byte ends them, whatever the format says now. */
+	u8 copied[ARGUMENT_BYTES + 1];
 	u64 used;
 };
 
@@ -374,6 +374,8 @@ static const u8 *next_argument(struct arguments *arguments, const struct field *
 		take(arguments, field->is_long ? 8 : 4, 4);
 		return NULL;
 	}
+	if (arguments->used > ARGUMENT_BYTES)
+		arguments->used = ARGUMENT_BYTES;
 	at = arguments->copied + arguments->used;
 	arguments->used++;
 	if (field->kind != CHARACTER)
@@ -431,13 +433,16 @@ static s64 format(u8 *to, u64 room, const u8 *format, struct arguments *argument
 	if (error)
 		return error;
 	arguments->used = 0;
+	arguments->copied[ARGUMENT_BYTES] = 0;
 	while (*format) {
 		if (*format != '%' || format[1] == '%') {
 			put(&text, *format);
 			format += *format == '%' ? 2 : 1;
 			continue;
 		}
-		parse(&field, format + 1);
+		/* Another thread may have changed it since it was checked. */
+		if (index >= arguments->count || !parse(&field, format + 1))
+			break;
 		copied = next_argument(arguments, &field);
 		put_field(&text, &field, arguments->words[index++], copied);
 		format = field.next;

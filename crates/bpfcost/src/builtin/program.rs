@@ -12,7 +12,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Error, Feature,
+    Error, Feature, current_cpu,
     program::{Body, Change, NativeProgram, ProgramKind, Restore, Spliced},
     timing::Loop,
 };
@@ -151,6 +151,7 @@ impl Programs {
         let (kind, section) = &self.kinds[program];
         let packet = &self.subject.inputs[input];
         let version = if object == 0 { "new" } else { OLD };
+        let given = self.subject.given(input);
         let mut name = format!("{program}/{}", packet.name);
         if object > 0 {
             name = format!("{name}/{OLD}");
@@ -181,6 +182,8 @@ impl Programs {
             ("program", program),
             ("packet", &packet.name),
             ("version", version),
+            // The loop alone is given nothing.
+            ("given", if part == Part::Empty { "" } else { &given }),
         ];
         let factors = factors.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let case = Case {
@@ -216,8 +219,32 @@ impl Programs {
         NativeProgram::load(&object, &work.program, &self.subject.settings())
     }
 
-    /// Why this kernel does not take a program, alone or in a loop.
+    /// Any program of the type of a work that can be run here, or the reason of one that can't: the loop alone has its type,
+    /// and nothing else of it.
+    fn of_type(&self, work: &Work) -> Result<Result<NativeProgram, String>> {
+        let kind = self.kinds[&work.program].0;
+        let alike = self.kinds.iter().filter(|(_, (other, _))| *other == kind);
+        let mut why = String::new();
+        for (program, _) in alike {
+            let other = Work {
+                program: program.clone(),
+                part: Part::Program,
+                ..work.clone()
+            };
+            match self.refusal(&other) {
+                Ok(None) => return Ok(Ok(self.native(&other)?)),
+                Ok(Some(reason)) => why = reason,
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Ok(Err(why))
+    }
+
+    /// Why this kernel does not take a program, alone or in a loop, or can't run it.
     fn refusal(&self, work: &Work) -> Result<Option<String>> {
+        if work.part == Part::Empty {
+            return Ok(self.of_type(work)?.err());
+        }
         let key = (work.object, work.program.clone());
         if let Some(known) = self.refusals.borrow().get(&key) {
             return Ok(known.clone());
@@ -227,9 +254,11 @@ impl Programs {
             restore: Restore::All { tail: false },
             ..Change::NOTHING
         };
-        let loaded = self
-            .native(work)
-            .and_then(|native| Spliced::load(&native, Body::Program, &largest));
+        let packet = &self.subject.inputs[work.input].bytes;
+        let loaded = self.native(work).and_then(|native| {
+            native.oracle(current_cpu(), packet)?;
+            Spliced::load(&native, Body::Program, &largest)
+        });
         let refusal = match loaded {
             Ok(_) => None,
             Err(error @ Error::UserObject { is_input: true, .. }) => return Err(error.into()),
@@ -246,6 +275,7 @@ impl Experiment for Programs {
             ("program", "the program, by the name of its function"),
             ("packet", "the packet or context that it is run on"),
             ("version", "the object: new, or old where two are compared"),
+            ("given", "a digest of the packet, of --set and of --map"),
         ];
         Description {
             subject: Subject::OwnPrograms(Box::new(self.subject.clone())),

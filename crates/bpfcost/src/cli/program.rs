@@ -97,16 +97,14 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 /// What the command line names.
 fn subject(args: &Args) -> Result<OwnPrograms> {
     let object = version(&args.object)?;
+    let old = args.against.as_deref().map(version).transpose()?;
     let programs = if args.programs.is_empty() {
-        loopable(&object)?
+        in_both(loopable(&object)?, old.as_ref())?
     } else {
         measurement::once(&args.programs)?;
         args.programs.clone()
     };
-    let mut objects = vec![object];
-    if let Some(old) = &args.against {
-        objects.push(version(old)?);
-    }
+    let objects: Vec<ObjectVersion> = std::iter::once(object).chain(old).collect();
     Ok(OwnPrograms {
         inputs: if args.inputs.is_empty() {
             default_inputs(&objects, &programs)?
@@ -119,6 +117,31 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         allow_effects: args.allow_effects,
         variables: Vec::new(),
     })
+}
+
+/// The programs that the old object has too; says which it has not.
+fn in_both(programs: Vec<String>, old: Option<&ObjectVersion>) -> Result<Vec<String>> {
+    let Some(old) = old else {
+        return Ok(programs);
+    };
+    let all = old.file().programs()?;
+    let is_old = |name: &String| all.iter().any(|one| one.name == *name);
+    let (both, new): (Vec<String>, Vec<String>) = programs.into_iter().partition(is_old);
+    if both.is_empty() {
+        return Err(usage(format!(
+            "{} has none of these programs: {}",
+            old.path.display(),
+            new.join(", ")
+        )));
+    }
+    if !new.is_empty() {
+        note!(
+            "not measured, as {} has no such program: {}",
+            old.path.display(),
+            new.join(", ")
+        );
+    }
+    Ok(both)
 }
 
 /// A packet or a context, or one of each: what the programs take.

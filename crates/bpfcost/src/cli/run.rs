@@ -150,7 +150,7 @@ mod tests {
     use super::{Args, DECIDED};
 
     /// What a run that continues may still choose: how long, how precisely, how to show it, and what to compare it with.
-    const OPEN: [&str; 9] = [
+    const OPEN: [&str; 10] = [
         "precision",
         "time",
         "rate",
@@ -160,6 +160,7 @@ mod tests {
         "baseline",
         "threshold",
         "must_see",
+        "summary",
     ];
 
     #[test]

@@ -65,6 +65,19 @@ pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }
 
+/// What shows the cases of an experiment: one that the command line makes is in no list.
+fn listing(experiment: &dyn Experiment) -> String {
+    let name = experiment.description().name;
+    let is_listed = builtin::all()
+        .iter()
+        .any(|one| one.description().name == name);
+    if is_listed {
+        format!("bpfcost list {name}")
+    } else {
+        "the same command with --dry-run".to_owned()
+    }
+}
+
 /// The cases that the globs pick (all where there are none) and the floors that they need, in the
 /// experiment's order; and the pairs among them. `quick` takes fewer where none are picked.
 pub(super) fn cases(
@@ -78,9 +91,9 @@ pub(super) fn cases(
         if !all.iter().any(|case| pattern.matches(&case.name)) {
             let near = suggest(glob, all.iter().map(|case| case.name.as_str()));
             return Err(usage(format!(
-                "no case of {} matches {glob}{near}\n  See its cases: bpfcost list {}",
+                "no case of {} matches {glob}{near}\n  See its cases: {}",
                 experiment.description().name,
-                experiment.description().name
+                listing(experiment)
             )));
         }
     }
@@ -97,9 +110,9 @@ pub(super) fn cases(
     {
         return Err(usage(format!(
             "{} picks only floors, which are measured with the cases that need them\n  \
-             Name a case too; see: bpfcost list {}",
+             Name a case too; see: {}",
             globs.join(", "),
-            experiment.description().name
+            listing(experiment)
         )));
     }
     let mut wanted: Vec<&str> = all

@@ -14,8 +14,8 @@ use super::exit::usage;
 #[derive(Debug, clap::Args)]
 pub(super) struct SummaryArgs {
     /// Also append the result to this file as Markdown, e.g. "$GITHUB_STEP_SUMMARY"
-    #[arg(long = "summary", value_name = "FILE", hide_short_help = true)]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    summary: Option<PathBuf>,
 }
 
 impl SummaryArgs {
@@ -26,7 +26,7 @@ impl SummaryArgs {
 
     /// Appends a text, if there is a file for it.
     pub(super) fn append(&self, text: impl FnOnce() -> String) -> Result<()> {
-        let Some(file) = &self.file else {
+        let Some(file) = &self.summary else {
             return Ok(());
         };
         write(file, &text()).map_err(|error| {

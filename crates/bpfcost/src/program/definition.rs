@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bpfcost_bpf::program::{MapContents, ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// Programs of an object, and the packets that each is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,18 @@ pub struct MapSetting {
 }
 
 impl OwnPrograms {
+    /// A digest of what programs are given beside their code: an input, by its place, and the contents of their variables and
+    /// maps. Costs with another one are costs of something else.
+    pub fn given(&self, input: usize) -> String {
+        let given = serde_json::json!([self.inputs[input].bytes, self.variables, self.maps]);
+        let digest = Sha256::digest(given.to_string());
+        digest
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
     /// How each object is loaded.
     pub fn settings(&self) -> Settings {
         let contents = |map: &MapSetting| MapContents {

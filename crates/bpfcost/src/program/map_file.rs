@@ -29,20 +29,25 @@ pub(super) fn entries(text: &str, map: &MapEntry) -> Result<Entries, String> {
     (1..).zip(entries).map(entry).collect()
 }
 
+/// The bytes of a whole number, and what fills those beyond.
+fn number(value: &Value) -> Option<([u8; 8], u8)> {
+    if let Some(number) = value.as_u64() {
+        return Some((number.to_le_bytes(), 0));
+    }
+    Some((value.as_i64()?.to_le_bytes(), 0xff))
+}
+
 /// A list of bytes, or a number in as many bytes as there are, the least first.
 fn bytes(value: &Value, size: usize) -> Result<Vec<u8>, String> {
-    if let Some(number) = value
-        .as_i64()
-        .or_else(|| value.as_u64().map(u64::cast_signed))
-    {
-        let filled = if number < 0 { 0xff } else { 0 };
-        let word = number.to_le_bytes();
-        let mut bytes = word.to_vec();
-        let (kept, cut) = bytes.split_at(size.min(bytes.len()));
-        let is_whole = cut.iter().all(|&byte| byte == filled) || kept.len() == word.len();
-        if !is_whole {
+    if let Some((word, filled)) = number(value) {
+        let (kept, cut) = word.split_at(size.min(word.len()));
+        // The highest bit that is kept must not make it another number.
+        let negative = filled == 0xff;
+        let same_sign = !negative || kept.last().is_none_or(|byte| byte & 0x80 != 0);
+        if cut.iter().any(|&byte| byte != filled) || !same_sign {
             return Err(format!("is {value}, which {size} bytes can't hold"));
         }
+        let mut bytes = kept.to_vec();
         bytes.resize(size, filled);
         return Ok(bytes);
     }
@@ -89,6 +94,27 @@ mod tests {
             (vec![3, 0], vec![7, 0, 0, 0]),
         ];
         assert_eq!(read(text).expect("entries"), wanted);
+    }
+
+    #[test]
+    fn numbers_fill_a_value_or_do_not_fit() {
+        let map = |value_bytes| MapEntry {
+            name: "limits".to_owned(),
+            key_bytes: 1,
+            value_bytes,
+        };
+        let value = |number: &str, bytes| {
+            let text = format!("[{{\"key\": 1, \"value\": {number}}}]");
+            entries(&text, &map(bytes)).map(|all| all[0].1.clone())
+        };
+        assert_eq!(value("-128", 1), Ok(vec![0x80]));
+        assert_eq!(value("255", 1), Ok(vec![0xff]));
+        assert_eq!(value("-2", 10), Ok([vec![0xfe], vec![0xff; 9]].concat()));
+        let most = u64::MAX.to_string();
+        assert_eq!(value(&most, 10), Ok([vec![0xff; 8], vec![0; 2]].concat()));
+        for (number, bytes) in [("-129", 1), ("-200", 1), ("256", 1), (&most, 4)] {
+            assert!(value(number, bytes).is_err(), "{number} in {bytes}");
+        }
     }
 
     #[test]

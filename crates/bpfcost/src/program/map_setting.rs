@@ -1,10 +1,10 @@
 //! Maps of a command line: `NAME=FILE.json` fills one, `NAME:max_entries=N` changes its size.
 
-use std::fs;
+use std::path::Path;
 
 use bpfcost_bpf::program::ObjectFile;
 
-use super::{InputError, MapSetting, map_file};
+use super::{InputError, MapSetting, map_file, packet};
 
 /// What stands between a map's name and its size.
 const SIZE: &str = ":max_entries";
@@ -49,10 +49,13 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapSett
             let entries = entries.map_err(|_| wrong(format!("max_entries can't be {value}")))?;
             settings[place].max_entries = Some(entries);
         } else {
-            let text = fs::read_to_string(value).map_err(|source| InputError::Unreadable {
+            let unreadable = |source| InputError::Unreadable {
                 path: value.to_owned(),
                 source,
-            })?;
+            };
+            let text = packet::read(Path::new(value)).map_err(unreadable)?;
+            let text = text.ok_or_else(|| wrong("it is too large".to_owned()))?;
+            let text = String::from_utf8_lossy(&text);
             let entries = map_file::entries(&text, map);
             let entries = entries.map_err(|why| InputError::Wrong(format!("{value}: {why}")))?;
             settings[place].entries.extend(entries);

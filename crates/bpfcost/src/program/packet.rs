@@ -1,6 +1,10 @@
 //! Packets of a command line: built in, in hexadecimal digits, or of a capture.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use etherparse::PacketBuilder;
 
@@ -36,7 +40,13 @@ pub enum InputError {
 pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
     let mut all: Vec<Input> = Vec::new();
     for word in words {
-        for input in of_word(word)? {
+        let inputs = of_word(word)?;
+        if all.len() + inputs.len() > MOST_PACKETS {
+            return Err(InputError::Wrong(format!(
+                "{word}: there are too many packets: each is a case, and a run has at most {MOST_PACKETS}\n  {FEWER}"
+            )));
+        }
+        for input in inputs {
             let taken = |name: &str| all.iter().any(|one| one.name == name);
             let numbered = (2..).map(|number| format!("{}-{number}", input.name));
             let mut names = std::iter::once(input.name.clone()).chain(numbered);
@@ -44,16 +54,18 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
             all.push(Input { name, ..input });
         }
     }
-    if all.len() > MOST_PACKETS {
-        return Err(InputError::Wrong(format!(
-            "{} packets are too many: each is a case, and a run has at most {MOST_PACKETS}\n  {FEWER}",
-            all.len()
-        )));
-    }
     Ok(all)
 }
 
-/// The packets of one word. A file is one whose name says so, or that is there.
+/// A file, which may be a pipe; `None` if it has more bytes than a capture or the contents of a map should.
+pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?.take(MOST_IN_FILE + 1);
+    file.read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= MOST_IN_FILE).then_some(bytes))
+}
+
+/// The packets of one word: built in, hexadecimal digits, or a file.
 fn of_word(word: &str) -> Result<Vec<Input>, InputError> {
     if let Some(name) = word.strip_prefix(BUILT_IN) {
         let all = built_in();
@@ -86,11 +98,9 @@ fn of_word(word: &str) -> Result<Vec<Input>, InputError> {
         source,
     };
     let wrong = |why: String| InputError::Wrong(format!("{word}: {why}"));
-    if fs::metadata(path).map_err(unreadable)?.len() > MOST_IN_FILE {
-        return Err(wrong(format!("it is too large\n  {FEWER}")));
-    }
-    let bytes = fs::read(path).map_err(unreadable)?;
-    let packets = pcap::packets(&bytes).map_err(wrong)?;
+    let bytes = read(path).map_err(unreadable)?;
+    let bytes = bytes.ok_or_else(|| wrong(format!("it is too large\n  {FEWER}")))?;
+    let packets = pcap::packets(&bytes, MOST_PACKETS + 1).map_err(wrong)?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = |number: usize| match packets.len() {
         1 => stem.to_string(),

@@ -8,8 +8,8 @@ use pcap_parser::{
 /// How a pcapng file begins.
 const NEXT_GENERATION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// All packets, or why they can't be used.
-pub(super) fn packets(file: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+/// The packets, of which no more than `most` are read, or why they can't be used.
+pub(super) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> {
     if file.starts_with(&NEXT_GENERATION) {
         return Err(
             "it is a pcapng file, and only classic pcap is read\n  Convert it: editcap -F pcap IN OUT"
@@ -36,7 +36,7 @@ pub(super) fn packets(file: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         parse_pcap_frame
     };
     let mut packets = Vec::new();
-    while !rest.is_empty() {
+    while !rest.is_empty() && packets.len() < most {
         let number = packets.len() + 1;
         let (after, block) =
             frame(rest).map_err(|_| format!("it ends inside of packet {number}"))?;
@@ -94,8 +94,10 @@ mod tests {
         let wanted: [(&[u8], u32); 2] = [(&[1; 60], 0), (&[2; 1514], 0)];
         for magic in [MICROS, NANOS] {
             for word in [u32::to_le_bytes, u32::to_be_bytes] {
-                let packets = packets(&file(word, magic, 1, &wanted)).expect("packets");
+                let packets = packets(&file(word, magic, 1, &wanted), 9).expect("packets");
                 assert_eq!(packets, [vec![1; 60], vec![2; 1514]]);
+                let first = super::packets(&file(word, magic, 1, &wanted), 1).expect("packets");
+                assert_eq!(first, [vec![1; 60]]);
             }
         }
     }
@@ -121,7 +123,7 @@ mod tests {
             (&[&NEXT_GENERATION[..], &[0; 40]].concat(), "pcapng"),
             (&[], "not a capture"),
         ] {
-            let error = packets(file).expect_err(says);
+            let error = packets(file, 9).expect_err(says);
             assert!(error.contains(says), "{error}");
         }
     }
@@ -129,11 +131,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..100) {
-            let _ = packets(&bytes);
+            let _ = packets(&bytes, 9);
             let mut damaged = file(u32::to_le_bytes, MICROS, 1, &[(&[1; 60], 0)]);
             damaged.truncate(cut);
             damaged.extend(bytes);
-            let _ = packets(&damaged);
+            let _ = packets(&damaged, 9);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Whether records can be compared at all, and which of their conditions differ.
 
+use std::collections::BTreeMap;
+
 use bpfcost_stats::sample::median;
 use thiserror::Error;
 
@@ -40,6 +42,22 @@ pub enum CompareError {
     /// CPU time of something else, or per something else.
     #[error("{0} is {1} in one record and {2} in another; compare records of the same workload")]
     Workload(String, String, String),
+    /// A case of the same name that is another configuration.
+    #[error(
+        "{what}: {case} was measured with another {factor} ({one}, {other}); measure both sides alike"
+    )]
+    Factor {
+        /// Experiment and target.
+        what: String,
+        /// The case's name.
+        case: String,
+        /// The factor's name.
+        factor: String,
+        /// Its value on one side.
+        one: String,
+        /// That on the other.
+        other: String,
+    },
     /// Short batches against long ones: first touches of cold data weigh otherwise.
     #[error(
         "{0}: one side was measured with --quick, whose shorter batches cost more where data are cold; measure \
@@ -72,6 +90,7 @@ pub(super) struct Terms<'a> {
     quick: bool,
     seed: u64,
     cases: Vec<&'a str>,
+    factors: BTreeMap<&'a str, &'a BTreeMap<String, String>>,
 }
 
 impl<'a> Terms<'a> {
@@ -82,6 +101,9 @@ impl<'a> Terms<'a> {
             quick: record.asked.quick,
             seed: record.seed,
             cases: record.cases.iter().map(|case| &*case.name).collect(),
+            factors: (record.cases.iter())
+                .map(|case| (&*case.name, &case.factors))
+                .collect(),
         }
     }
 
@@ -92,6 +114,9 @@ impl<'a> Terms<'a> {
             quick: plan.quick,
             seed: plan.seed,
             cases: plan.cases.iter().map(|case| &*case.name).collect(),
+            factors: (plan.cases.iter())
+                .map(|case| (&*case.name, &case.factors))
+                .collect(),
         }
     }
 
@@ -107,6 +132,23 @@ impl<'a> Terms<'a> {
         }
         if !self.unit.is_counted() && self.quick != other.quick {
             return Err(CompareError::Quick(what));
+        }
+        // A factor that only one of them has came with another version.
+        for (case, factors) in &self.factors {
+            let Some(others) = other.factors.get(case) else {
+                continue;
+            };
+            for (factor, one) in *factors {
+                if let Some(other) = others.get(factor).filter(|other| *other != one) {
+                    return Err(CompareError::Factor {
+                        what,
+                        case: (*case).to_owned(),
+                        factor: factor.clone(),
+                        one: one.clone(),
+                        other: other.clone(),
+                    });
+                }
+            }
         }
         Ok(())
     }

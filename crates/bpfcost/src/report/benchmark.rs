@@ -31,11 +31,9 @@ pub fn go(records: &[Record]) -> String {
         let experiment = capitalized(&word(&record.experiment));
         for (case, raw) in measured(record) {
             let epochs = case.epoch_values(case.reading()).unwrap_or_default();
-            // Counts that repeat have one value, whatever a load took.
-            let exact = record
-                .unit
-                .is_counted()
-                .then(|| vec![raw.value; epochs.len()]);
+            // A count on which trials agree is one value, whatever a load took.
+            let repeats = raw.repeats.is_some_and(|trials| trials > 0);
+            let exact = repeats.then(|| vec![raw.value; epochs.len()]);
             let runs = case.calibration.map_or(1, |found| found.batch.0.max(1));
             for value in exact.unwrap_or(epochs) {
                 if value.is_finite() {
@@ -49,7 +47,8 @@ pub fn go(records: &[Record]) -> String {
     out
 }
 
-/// By benchmark and measure, a value with the ends of its 95 % interval, in nanoseconds or instructions per operation.
+/// By benchmark and measure, a value in nanoseconds or instructions per operation, with the ends of its 95 % interval; of
+/// counts, with the smallest and the largest of a load.
 pub fn bencher(records: &[Record]) -> Result<String> {
     #[derive(Serialize)]
     struct Metric {

@@ -237,7 +237,7 @@ fn mistakes_say_what_to_do() {
         ("x.bpf.o --program pass", &["no program pass", "passes"]),
         (
             "x.bpf.o --against kprobe.bpf.o",
-            &["kprobe.bpf.o", "no program passes"],
+            &["kprobe.bpf.o", "has none of these programs: passes"],
         ),
         (
             "x.bpf.o --program passes --program passes",
@@ -262,4 +262,95 @@ fn mistakes_say_what_to_do() {
         let line = "program x.bpf.o --program prints";
         tool.refuses(line, 2, &["bpf_trace_printk", "--allow-effects"]);
     }
+}
+
+/// The first program of a type must not run by accident, and the second can't be run on its own.
+const UNLIKE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+static long (*print)(const char *text, unsigned int size, ...) = (void *)6;
+SEC("xdp") int a_prints(void *context) { char text[] = "x"; print(text, 2); return 2; }
+SEC("xdp/devmap") int at_devmap(void *context) { return 2; }
+SEC("xdp") int passes(void *context) { return 2; }
+"#;
+
+#[test]
+fn what_one_program_lacks_does_not_keep_others_from_their_net() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "unlike", UNLIKE);
+    let chosen = record(
+        &tool,
+        "program unlike.bpf.o --case passes/udp --out a.json",
+        0,
+    );
+    assert!(case(&chosen, "passes/udp")["net"].is_object(), "{chosen}");
+    let both = "--program at_devmap --program passes";
+    let some = record(
+        &tool,
+        &format!("program unlike.bpf.o {both} --out b.json"),
+        0,
+    );
+    let lacking = case(&some, "at_devmap/udp");
+    assert_eq!(lacking["status"], "unsupported", "{lacking}");
+    assert!(case(&some, "passes/udp")["net"].is_object(), "{some}");
+}
+
+#[test]
+fn costs_of_other_packets_and_settings_are_not_compared() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "own", SOURCE);
+    let run = |byte: &str, more: &str| {
+        let packet = byte.repeat(64);
+        format!("program own.bpf.o --program passes --input {packet} --quick --seed 7 {more}")
+    };
+    tool.answers(&run("00", "--out old.json"));
+    let said = tool.says(&run("ff", "--out new.json --baseline old.json"));
+    assert_eq!(said.code, Some(2), "{said:?}");
+    said.complains(&[
+        "passes/packet was measured with another given",
+        "measure both sides alike",
+    ]);
+    assert!(!tool.names().contains(&"new.json".to_owned()));
+    let said = tool.says(&run(
+        "00",
+        "--set runs=7 --out new.json --baseline old.json",
+    ));
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = tool.says(&run(
+        "00",
+        "--out new.json --baseline old.json --threshold 90%",
+    ));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn a_program_that_is_new_is_not_compared() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(
+        &tool,
+        "old",
+        KPROBE.replace("kprobe/tcp_sendmsg", "xdp").as_str(),
+    );
+    let added = format!(
+        "{}\nSEC(\"xdp\") int added(void *context) {{ return 2; }}\n",
+        KPROBE.replace("kprobe/tcp_sendmsg", "xdp")
+    );
+    compile(&tool, "new", &added);
+    let line = "program new.bpf.o --against old.bpf.o --dry-run";
+    let said = tool.says(line);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("has no such program: added"), "{said:?}");
+    assert!(
+        said.out.contains("at_kprobe/udp/old") && !said.out.contains("added/udp"),
+        "{said:?}"
+    );
 }

@@ -20,7 +20,7 @@ pub struct TraceLine<'a> {
     pub cpu: u32,
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The text, at most 1,023 bytes: ASCII, but for what `%s` and `%c` wrote.
+    /// The text, at most 1,023 bytes: the bytes that the format and `%s` and `%c` wrote.
     pub text: &'a [u8],
 }
 

@@ -83,25 +83,32 @@ impl ProgramEpoch {
     fn add(&mut self, programs: &Programs, work: &Work) -> Result<()> {
         let key = (work.object, work.program.clone());
         if !self.programs.contains_key(&key) {
+            let native = match work.part {
+                Part::Empty => programs.of_type(work)?.map_err(anyhow::Error::msg)?,
+                Part::Program | Part::Floor => programs.native(work)?,
+            };
             let loaded = LoadedProgram {
                 loops: BTreeMap::new(),
-                native: programs.native(work)?,
+                native,
                 packets: BTreeMap::new(),
             };
             self.programs.insert(key.clone(), loaded);
         }
         let program = self.programs.get_mut(&key).context("it was just loaded")?;
         let packet = &programs.subject.inputs[work.input].bytes;
-        let (expected, change) = program.observe(self.cpu, work.input, packet)?;
-        let code = expected.code;
-        let looped = match work.part {
-            Part::Program => (Body::Program, change),
-            Part::Floor => (Body::Return(code), change),
-            Part::Empty => (Body::Return(code), Change::NOTHING),
-        };
-        let expected = match work.part {
-            Part::Program => expected,
-            Part::Floor | Part::Empty => Expected::of_nothing(program.native.kind(), packet, code),
+        let nothing = |code| Expected::of_nothing(program.native.kind(), packet, code);
+        let (looped, expected) = if work.part == Part::Empty {
+            ((Body::Return(0), Change::NOTHING), nothing(0))
+        } else {
+            let kind = program.native.kind();
+            let (expected, change) = program.observe(self.cpu, work.input, packet)?;
+            let code = expected.code;
+            if work.part == Part::Program {
+                ((Body::Program, change), expected)
+            } else {
+                let nothing = Expected::of_nothing(kind, packet, code);
+                ((Body::Return(code), change), nothing)
+            }
         };
         if !program.loops.contains_key(&looped) {
             let (body, change) = looped;
