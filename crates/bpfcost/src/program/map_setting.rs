@@ -22,18 +22,16 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapSett
             None => (name, false),
         };
         let all = object.maps()?;
-        let names = || {
-            all.iter()
-                .map(|map| &*map.name)
-                .collect::<Vec<_>>()
-                .join(", ")
+        let names: Vec<&str> = all.iter().map(|map| &*map.name).collect();
+        let others = match names.as_slice() {
+            [] => "It has none".to_owned(),
+            names => format!("Its maps: {}", names.join(", ")),
         };
         let map = all.iter().find(|map| map.name == name);
         let map = map.ok_or_else(|| {
             wrong(format!(
-                "there is no map {name} in {}\n  Its maps: {}",
+                "there is no map {name} in {}\n  {others}",
                 object.path().display(),
-                names()
             ))
         })?;
         let place = settings.iter().position(|one| one.name == name);
