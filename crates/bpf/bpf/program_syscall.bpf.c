@@ -9,6 +9,8 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* Those of this one: the verifier takes no access beyond it. */
 const volatile __u32 program_context_words;
+/* Bytes behind them, less than a word. */
+const volatile __u32 program_context_rest;
 
 PROGRAM_TARGET(void *ctx __arg_ctx)
 
@@ -19,11 +21,19 @@ static __always_inline void see(void *ctx, struct program_state *state)
 static __always_inline void restore(void *ctx)
 {
 	__u64 *words = ctx, *wanted = (__u64 *)program_packet;
+	__u8 *bytes = ctx;
 
 #pragma unroll
-	for (int i = 0; i < CONTEXT_WORDS; i++)
+	for (int i = 0; i < CONTEXT_WORDS; i++) {
 		if (i < program_context_words)
 			words[i] = wanted[i];
+		if (i != program_context_words)
+			continue;
+#pragma unroll
+		for (int j = 0; j < 7; j++)
+			if (j < program_context_rest)
+				bytes[8 * i + j] = program_packet[8 * i + j];
+	}
 }
 
 PROGRAM_DRIVER("syscall", program_syscall, void, see, restore)

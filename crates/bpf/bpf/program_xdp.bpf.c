@@ -11,6 +11,8 @@ enum {
 	DATA_END
 };
 
+struct program_state program_halfway; /* on half the way */
+
 PROGRAM_TARGET(struct xdp_md *ctx)
 
 /* Stored and read again, an address is a number, which helpers can be given the difference of. */
@@ -28,10 +30,44 @@ static __always_inline __s64 moved(int from, int to)
 	       *(volatile __u64 *)&program_now.words[from];
 }
 
+/*
+ * The first bytes, where the frame's first byte is still `rest` bytes away: those of them that are where they
+ * belong. Others would overwrite what is behind them.
+ */
+static __always_inline void restore_front_halfway(struct xdp_md *ctx, __s64 rest)
+{
+	__u64 before = rest > 0 ? rest : 0, skipped = rest < 0 ? -rest : 0;
+	__u64 *data, *packet;
+
+	barrier_var(before);
+	barrier_var(skipped);
+	if (before >= PROGRAM_PACKET_BYTES || skipped >= PROGRAM_PACKET_BYTES - PROGRAM_FRONT_BYTES)
+		return;
+	data = (void *)(long)ctx->data + before;
+	packet = (void *)program_packet + skipped;
+	for (int i = 0; i < PROGRAM_FRONT_BYTES / 8; i++) {
+		/* The frame may be too short for the last ones. */
+		if ((void *)(data + i + 1) > (void *)(long)ctx->data_end)
+			return;
+		data[i] = packet[i];
+	}
+}
+
+/* The length, or that of the frame on half the way where that is less. */
+static __always_inline __u64 shorter(struct xdp_md *ctx, __u64 length)
+{
+	__u64 now;
+
+	see(ctx, &program_halfway);
+	now = *(volatile __u64 *)&program_halfway.words[DATA_END] -
+	      *(volatile __u64 *)&program_halfway.words[DATA];
+	return now < length ? now & (PROGRAM_PACKET_BYTES - 1) : length;
+}
+
 static __always_inline void restore(struct xdp_md *ctx)
 {
 	__u64 *data, *packet = (__u64 *)program_packet;
-	__s64 metadata, head, tail;
+	__s64 metadata, head, tail, rest = 0;
 	_Bool half = program_half();
 	__u64 length;
 
@@ -43,8 +79,10 @@ static __always_inline void restore(struct xdp_md *ctx)
 	if (metadata)
 		bpf_xdp_adjust_meta(ctx, metadata);
 	head = moved(DATA, DATA);
-	if (half)
+	if (half) {
+		rest = head - (head >> 1);
 		head >>= 1;
+	}
 	if (head)
 		bpf_xdp_adjust_head(ctx, head);
 	tail = moved(DATA_END, DATA_END);
@@ -52,8 +90,11 @@ static __always_inline void restore(struct xdp_md *ctx)
 		tail >>= 1;
 	if (tail)
 		bpf_xdp_adjust_tail(ctx, tail);
-	/* On half the way they would overwrite what is behind them. */
-	if (program_restore == RESTORE_FRONT && !half) {
+	if (program_restore == RESTORE_FRONT) {
+		if (half) {
+			restore_front_halfway(ctx, rest);
+			return;
+		}
 		data = (__u64 *)(long)ctx->data;
 		if ((void *)data + PROGRAM_FRONT_BYTES > (void *)(long)ctx->data_end)
 			return;
@@ -62,6 +103,8 @@ static __always_inline void restore(struct xdp_md *ctx)
 	}
 	if (program_restore == RESTORE_ALL) {
 		length = program_bytes();
+		if (half)
+			length = shorter(ctx, length);
 		if (length >= PROGRAM_LEAST_BYTES)
 			bpf_xdp_store_bytes(ctx, 0, program_packet, length);
 	}

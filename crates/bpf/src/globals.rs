@@ -92,6 +92,11 @@ impl GlobalsLayout {
         Ok(&self.variable(name)?.section)
     }
 
+    /// The bytes of a variable.
+    pub(crate) fn size(&self, name: &str) -> Result<usize> {
+        Ok(self.variable(name)?.place.bytes)
+    }
+
     /// Writes a variable into the bytes of its section.
     pub(crate) fn initialise(&self, name: &str, value: u64, section: &mut [u8]) -> Result<()> {
         let place = self.variable(name)?.place;

@@ -11,8 +11,8 @@ use crate::{
     error::{Result, failed},
 };
 
-/// Room for what a program adds to its packet: a frame of one page has no more.
-const ADDED_BYTES: usize = 4096;
+/// Room for what a program adds to its packet: an skb has no more.
+const ADDED_BYTES: usize = 1 << 16;
 
 /// A loaded program; unlike libbpf-rs's own type, threads can share it.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl SharedProgram {
 pub struct TestRun {
     /// What it returned.
     pub code: u32,
-    /// The packet or the context that it left, up to 4096 bytes more than it got.
+    /// The packet or the context that it left.
     pub output: Vec<u8>,
     /// How often the calling thread waited for something meanwhile.
     pub waits: u64,
@@ -90,8 +90,7 @@ pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRu
     let failure =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
     let waits = cpu::waits()? - waits_before;
-    // The kernel says so of a packet that has more bytes than there is room for. The others are there.
-    if failure < 0 && failure != -libc::ENOSPC {
+    if failure < 0 {
         let answer = libbpf_rs::Error::from_raw_os_error(-failure);
         let what = format!("{} on CPU {cpu}", program.name);
         return Err(failed(what, "running it")(answer));

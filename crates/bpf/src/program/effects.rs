@@ -51,6 +51,35 @@ const RING_WRITERS: [u32; 3] = [
     sys::BPF_FUNC_ringbuf_reserve_dynptr,
 ];
 
+/// Helpers that a run in a loop must never call, and why.
+const NEVER: [(u32, &str); 6] = [
+    (
+        sys::BPF_FUNC_tail_call,
+        "it makes tail calls, of which the kernel allows 33 in a run of the loop",
+    ),
+    (
+        sys::BPF_FUNC_map_push_elem,
+        "it pushes to a queue, a stack or a Bloom filter, which is full after some of the runs: the others would do \
+         something else",
+    ),
+    (
+        sys::BPF_FUNC_skb_set_tstamp,
+        "it sets what kind of time a packet has (bpf_skb_set_tstamp), which can't be undone",
+    ),
+    (
+        sys::BPF_FUNC_sys_close,
+        "it calls bpf_sys_close, which closes files of the process that runs it",
+    ),
+    (
+        sys::BPF_FUNC_sys_bpf,
+        "it calls bpf_sys_bpf, which makes maps and programs for the process that runs it",
+    ),
+    (
+        sys::BPF_FUNC_btf_find_by_name_kind,
+        "it calls bpf_btf_find_by_name_kind, which opens files in the process that runs it",
+    ),
+];
+
 /// The effects of a program's instructions, each once.
 pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     let called: Vec<u32> = instructions.iter().filter_map(code::helper).collect();
@@ -66,8 +95,8 @@ pub(super) fn unspliceable(instructions: &[bpf_insn], throws: bool) -> Option<&'
             .iter()
             .any(|one| code::helper(one) == Some(number))
     };
-    if calls(sys::BPF_FUNC_tail_call) {
-        return Some("it makes tail calls, of which the kernel allows 33 in a run of the loop");
+    if let Some((_, why)) = NEVER.into_iter().find(|(helper, _)| calls(*helper)) {
+        return Some(why);
     }
     if RING_WRITERS.into_iter().any(calls) {
         return Some(

@@ -28,26 +28,37 @@ impl ProgramKind {
         object: &str,
         program: &str,
     ) -> std::result::Result<Self, String> {
-        let at = match kind {
+        let attachable = match kind {
             ProgramType::Xdp => return Ok(ProgramKind::Xdp),
             ProgramType::SchedCls => return Ok(ProgramKind::Tc),
             ProgramType::CgroupSkb => return Ok(ProgramKind::CgroupSkb),
             ProgramType::SocketFilter => return Ok(ProgramKind::SocketFilter),
             ProgramType::RawTracepoint => return Ok(ProgramKind::RawTracepoint),
             ProgramType::Syscall => return Ok(ProgramKind::Syscall),
-            ProgramType::Kprobe => "a kprobe or uprobe",
-            ProgramType::Tracepoint => "a tracepoint",
-            ProgramType::Tracing => "a kernel function (fentry, fexit, tp_btf)",
-            ProgramType::PerfEvent => "a perf event",
-            ProgramType::Lsm => "a hook of a security module",
-            ProgramType::StructOps => "a struct_ops",
-            ProgramType::SockOps => "events of a TCP connection",
-            _ => "events of its type",
+            ProgramType::Kprobe => Some("a kprobe or uprobe"),
+            ProgramType::Tracepoint => Some("a tracepoint"),
+            ProgramType::RawTracepointWritable => Some("a raw tracepoint that it may write to"),
+            ProgramType::Tracing => Some("a kernel function (fentry, fexit, tp_btf)"),
+            ProgramType::Lsm => Some("a hook of a security module"),
+            _ => None,
         };
-        Err(format!(
-            "{program} runs at {at}, and such a program can't be run in a loop\n  Measure it where it runs: bpfcost \
-             overhead {object}:{program} -- COMMAND"
-        ))
+        Err(match attachable {
+            Some(at) => format!(
+                "{program} runs at {at}, and such a program can't be run in a loop\n  Measure it where it runs: bpfcost \
+                 overhead {object}:{program} -- COMMAND"
+            ),
+            // Nor can bpfcost attach it: libbpf does not by its section.
+            None => format!(
+                "{program} runs at {}, and such a program can't be run in a loop\n  To measure it where it runs, have a \
+                 loader of its own attach it: bpfcost overhead 'LOADER' -- COMMAND",
+                match kind {
+                    ProgramType::PerfEvent => "a perf event",
+                    ProgramType::StructOps => "a struct_ops",
+                    ProgramType::SockOps => "events of a TCP connection",
+                    _ => "events of its type",
+                }
+            ),
+        })
     }
 
     /// Its name in a word.

@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 
-use bpfcost_uprobe::object::{forget_pins, load_object, open_object};
+use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_slots};
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, Object, ProgramMut,
     btf::types::Func,
@@ -77,8 +77,10 @@ impl NativeProgram {
         let driver = Driver::open(kind, Loop::probe()?)?;
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
+            let slots = programs_in_slots(file.bytes())?;
             for mut program in object.progs_mut() {
-                let is_chosen = program.name() == name;
+                let own = program.name();
+                let is_chosen = own == name || slots.iter().any(|slot| own == slot.as_str());
                 program.set_autoload(is_chosen);
             }
             Ok(())

@@ -18,7 +18,7 @@ const LOG_BYTES: usize = 1 << 20;
 /// Only counts, which cost nothing: but errors have no text.
 pub(super) const LOG_COUNTS: u32 = 4;
 /// All that the verifier did.
-pub(super) const LOG_ALL: u32 = 1;
+const LOG_ALL: u32 = 1;
 /// A person's program may be under any licence: its own load has shown that it may call what it calls.
 const LICENCE: &std::ffi::CStr = c"GPL";
 
@@ -41,6 +41,19 @@ pub(super) struct RawError {
 }
 
 impl RawProgram {
+    /// Loads it; an error has the whole log.
+    pub(super) fn load_explained(&self) -> Result<OwnedFd, RawError> {
+        // Counts alone are quicker; but they don't say what is wrong.
+        let loaded = self.load(LOG_COUNTS).or_else(|first| {
+            self.load(LOG_ALL).map_err(|second| RawError {
+                // Before 6.4, the second answer may only be that the log has no room.
+                source: first.source,
+                log: second.log,
+            })
+        });
+        loaded.map(|(program, _)| program)
+    }
+
     /// Loads it, with what the verifier wrote.
     pub(super) fn load(&self, log_level: u32) -> Result<(OwnedFd, String), RawError> {
         let mut log = vec![0u8; LOG_BYTES];

@@ -20,6 +20,8 @@ pub struct Change {
     pub words: [i64; STATE_WORDS],
     /// Words of 8 bytes of the context; 0 of packets.
     pub context_words: u64,
+    /// Bytes of the context behind them, less than a word.
+    pub context_rest: u64,
 }
 
 impl Change {
@@ -28,6 +30,7 @@ impl Change {
         restore: Restore::None,
         words: [0; STATE_WORDS],
         context_words: 0,
+        context_rest: 0,
     };
 
     /// Constants of the driver, by name.
@@ -46,7 +49,10 @@ impl Change {
                 let tail = self.restore == Restore::All { tail: true };
                 constants.push(("program_tail", u64::from(tail)));
             }
-            ProgramKind::Syscall => constants.push(("program_context_words", self.context_words)),
+            ProgramKind::Syscall => constants.extend([
+                ("program_context_words", self.context_words),
+                ("program_context_rest", self.context_rest),
+            ]),
             _ => {}
         }
         constants

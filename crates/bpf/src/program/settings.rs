@@ -61,6 +61,9 @@ impl Settings {
         }
         let layout = layout(file, object)?;
         for (name, value) in &self.variables {
+            if let Some(why) = cut(name, layout.size(name)?, *value) {
+                return Err(wrong(file.path(), why));
+            }
             let section = layout.section(name)?.to_owned();
             for mut map in object.maps_mut() {
                 // The name of a section's map is the section's behind the object's.
@@ -118,8 +121,8 @@ impl ObjectFile {
         Ok(object.maps().filter_map(entry).collect())
     }
 
-    /// Refuses a variable that is not there, or has more than 8 bytes.
-    pub fn check_variable(&self, name: &str) -> Result<()> {
+    /// Refuses a variable that is not there, or that does not hold a value, with a sign or without one.
+    pub fn check_variable(&self, name: &str, value: u64) -> Result<()> {
         let layout = layout(self, &self.opened()?)?;
         let set = layout.section(name).and_then(|_| {
             // Large enough for any place.
@@ -130,8 +133,24 @@ impl ObjectFile {
                 self.path(),
                 format!("it can't be set:{}", lines(&error.to_string())),
             )
-        })
+        })?;
+        let cut = cut(name, layout.size(name)?, value);
+        cut.map_or(Ok(()), |why| Err(wrong(self.path(), why)))
     }
+}
+
+/// Why a variable of so many bytes does not hold a value, if it does not: neither without a sign nor with one.
+fn cut(name: &str, bytes: usize, value: u64) -> Option<String> {
+    let unused = 64u32.saturating_sub(8 * bytes as u32).min(63);
+    let signed = value.cast_signed();
+    let holds = value << unused >> unused == value || signed << unused >> unused == signed;
+    (!holds).then(|| {
+        format!(
+            "{name} has room for {} to {}, not for {signed}",
+            i64::MIN >> unused,
+            u64::MAX >> unused
+        )
+    })
 }
 
 fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {

@@ -12,7 +12,7 @@ use super::{
     code::Code,
     kind::ProgramKind,
     native::{self, NativeProgram, Oracle},
-    raw::{self, RawProgram},
+    raw::RawProgram,
     restore::{Change, Restore},
 };
 use crate::{
@@ -155,11 +155,8 @@ impl Spliced {
             code,
             ..native.raw.clone()
         };
-        // Counts alone are quicker; but they don't say what is wrong.
-        let loaded = raw
-            .load(raw::LOG_COUNTS)
-            .or_else(|_| raw.load(raw::LOG_ALL));
-        let (fd, _) = loaded.map_err(|error| native.rejected(&error))?;
+        let fd = raw.load_explained();
+        let fd = fd.map_err(|error| native.rejected(&error))?;
         Ok(Spliced {
             object,
             program: SharedProgram::of_fd(&native.name, fd)
@@ -224,13 +221,15 @@ impl NativeProgram {
             after_tick: false,
         };
         let ran = once.batch(&request, packet, oracle.code)?;
+        let context = match self.kind {
+            ProgramKind::Syscall => packet.len() as u64,
+            _ => 0,
+        };
         let change = Change {
             restore: Restore::of(self.kind, packet, &ran.seen.output, &ran.changes),
             words: ran.changes,
-            context_words: match self.kind {
-                ProgramKind::Syscall => packet.len() as u64 / 8,
-                _ => 0,
-            },
+            context_words: context / 8,
+            context_rest: context % 8,
         };
         Ok((ran, change))
     }

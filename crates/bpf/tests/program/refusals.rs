@@ -17,7 +17,10 @@ fn refusal(object: &ObjectFile, program: &str) -> String {
         Err(error) => return error.to_string(),
         Ok(native) => native,
     };
-    let oracle = native.oracle(current_cpu(), &packet()).expect("it runs");
+    let oracle = match native.oracle(current_cpu(), &packet()) {
+        Err(error) => return error.to_string(),
+        Ok(oracle) => oracle,
+    };
     let changes = native.change(current_cpu(), &packet(), &oracle);
     changes.expect_err("it is refused").to_string()
 }
@@ -32,6 +35,7 @@ fn programs_that_cannot_be_looped_say_why() {
         ("prints", &["bpf_trace_printk", "--allow-effects"][..]),
         ("calls_tail", &["tail calls"]),
         ("reports", &["ring buffer", "is full"]),
+        ("pushes", &["queue", "is full"]),
         ("throws", &["exception"]),
         ("deep_stack", &["combined stack size", "512 bytes"]),
         (
@@ -39,6 +43,7 @@ fn programs_that_cannot_be_looped_say_why() {
             &["rejected is_rejected:", "invalid access to packet"],
         ),
         ("at_kprobe", &["kprobe", "bpfcost overhead", ":at_kprobe"]),
+        ("at_connection", &["TCP connection", "overhead 'LOADER'"]),
         ("nothing", &["no program nothing", "pass_frags"]),
     ] {
         let error = refusal(&object, program);
@@ -53,6 +58,23 @@ fn programs_that_cannot_be_looped_say_why() {
     };
     let allowed = NativeProgram::load(&object, "prints", &allowing);
     assert!(allowed.is_ok(), "{allowed:?}");
+}
+
+#[test]
+fn what_cannot_be_undone_is_refused() {
+    if !require::host() {
+        return;
+    }
+    let (skb, context) = (object("skb.bpf.c"), object("context.bpf.c"));
+    for (object, program, says) in [
+        (&skb, "set_kind_of_time", "can't be undone"),
+        (&context, "closes", "bpf_sys_close"),
+        (&context, "makes_map", "bpf_sys_bpf"),
+        (&context, "finds_type", "bpf_btf_find_by_name_kind"),
+    ] {
+        let error = refusal(object, program);
+        assert!(error.contains(says), "{program}: {error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Each run in a loop does what the program does alone, and is undone.
 
-use bpfcost_bpf::program::{Body, MapContents, ObjectFile, ProgramKind, Restore, Settings};
+use bpfcost_bpf::program::{
+    Body, MapContents, NativeProgram, ObjectFile, ProgramKind, Restore, Settings,
+};
 
 use crate::{
     lab::{object, packet, plain_object, prepare, prepare_on, prepare_with},
@@ -71,11 +73,16 @@ fn programs_on_skbs_run_as_alone() {
         ("ok", 0, Restore::None),
         ("mark", 0, Restore::State),
         ("push_vlan", 0, Restore::State),
+        ("set_fields", 0, Restore::State),
+        ("hash_anew", 0, Restore::State),
+        ("change_type", 0, Restore::State),
         ("encapsulate", 0, Restore::All { tail: false }),
         ("lengthen", 0, Restore::All { tail: true }),
+        ("lengthen_much", 0, Restore::All { tail: true }),
         ("write_byte", 7, Restore::All { tail: false }),
         ("allow_ingress", 1, Restore::State),
         ("allow_egress", 3, Restore::None),
+        ("set_time", 1, Restore::State),
         ("keep_half", 50, Restore::None),
     ] {
         runs_as_alone(&object, program, code, restore);
@@ -125,6 +132,15 @@ fn programs_with_a_context_run_as_alone() {
     runs_on(&object, "second_argument", &words, 4, Restore::None);
     runs_on(&object, "compare", &words, 1, Restore::None);
     runs_on(&object, "sum", &words, 7, Restore::All { tail: false });
+    for (program, code) in [("flip_last", 5), ("count_last", 1)] {
+        runs_on(
+            &object,
+            program,
+            &[0; 11],
+            code,
+            Restore::All { tail: false },
+        );
+    }
 }
 
 /// A constant, and a map of two entries where the object has room for one.
@@ -153,9 +169,34 @@ fn variables_and_maps_are_set_before_programs_run() {
     let limits = limits.iter().find(|map| map.name == "limits");
     let sizes = limits.map(|map| (map.key_bytes, map.value_bytes));
     assert_eq!(sizes, Some((4, 8)));
-    object.check_variable("allowed").expect("it is there");
-    let error = object.check_variable("forbidden").expect_err("it is not");
+    object.check_variable("allowed", 7).expect("it is there");
+    for value in [0, 300, 0xffff, -0x8000i64 as u64, -1i64 as u64] {
+        let checked = object.check_variable("allowed", value);
+        checked.unwrap_or_else(|error| panic!("{error}"));
+    }
+    for value in [0x1_0000, -0x8001i64 as u64] {
+        let error = object.check_variable("allowed", value);
+        let error = error.expect_err("it is cut").to_string();
+        assert!(error.contains("-32768 to 65535"), "{error}");
+        let settings = Settings {
+            variables: vec![("allowed".to_owned(), value)],
+            ..Settings::default()
+        };
+        NativeProgram::load(&object, "configured", &settings).expect_err("it is cut");
+    }
+    let error = object
+        .check_variable("forbidden", 7)
+        .expect_err("it is not");
     assert!(error.to_string().contains("variable forbidden"), "{error}");
+}
+
+/// libbpf fills the array with all programs that it names.
+#[test]
+fn programs_in_an_array_are_loaded_too() {
+    if !require::host() {
+        return;
+    }
+    runs_as_alone(&object("slots.bpf.c"), "apart", 2, Restore::None);
 }
 
 #[test]

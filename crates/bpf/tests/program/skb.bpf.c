@@ -51,6 +51,13 @@ int lengthen(struct __sk_buff *skb)
 	return bpf_skb_change_tail(skb, skb->len + 30, 0) ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
+/* To more than a page. */
+SEC("tc")
+int lengthen_much(struct __sk_buff *skb)
+{
+	return bpf_skb_change_tail(skb, skb->len + 5000, 0) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
 SEC("tc")
 int write_byte(struct __sk_buff *skb)
 {
@@ -61,6 +68,48 @@ int write_byte(struct __sk_buff *skb)
 	byte++;
 	bpf_skb_store_bytes(skb, 40, &byte, 1, 0);
 	return byte;
+}
+
+SEC("tc")
+int set_fields(struct __sk_buff *skb)
+{
+	int is_set = skb->tc_classid || skb->queue_mapping || skb->tstamp;
+
+	skb->tc_classid = 5;
+	skb->queue_mapping = 6;
+	skb->tstamp = 7;
+	return is_set ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+SEC("tc")
+int hash_anew(struct __sk_buff *skb)
+{
+	if (skb->hash)
+		return TC_ACT_SHOT;
+	return bpf_get_hash_recalc(skb) ? TC_ACT_OK : TC_ACT_SHOT;
+}
+
+SEC("tc")
+int change_type(struct __sk_buff *skb)
+{
+	if (skb->pkt_type == 1)
+		return TC_ACT_SHOT;
+	return bpf_skb_change_type(skb, 1) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+SEC("tc")
+int set_kind_of_time(struct __sk_buff *skb)
+{
+	return bpf_skb_set_tstamp(skb, 7, BPF_SKB_TSTAMP_DELIVERY_MONO) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+SEC("cgroup_skb/egress")
+int set_time(struct __sk_buff *skb)
+{
+	int is_set = skb->tstamp != 0;
+
+	skb->tstamp = 7;
+	return !is_set;
 }
 
 SEC("cgroup_skb/ingress")

@@ -226,6 +226,21 @@ int reports(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1024);
+	__type(value, __u64);
+} waiting SEC(".maps");
+
+SEC("xdp")
+int pushes(struct xdp_md *ctx)
+{
+	__u64 bytes = length(ctx);
+
+	bpf_map_push_elem(&waiting, &bytes, 0);
+	return XDP_PASS;
+}
+
 extern void bpf_throw(__u64 cookie) __ksym __weak;
 
 SEC("xdp")
@@ -263,6 +278,12 @@ SEC("xdp")
 int is_rejected(struct xdp_md *ctx)
 {
 	return *(volatile char *)(long)ctx->data;
+}
+
+SEC("sockops")
+int at_connection(void *ctx)
+{
+	return 0;
 }
 
 SEC("kprobe/tcp_sendmsg")

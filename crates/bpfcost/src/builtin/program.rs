@@ -311,12 +311,12 @@ impl Experiment for Programs {
     }
 
     fn set(&mut self, variable: &str, value: &str) -> Result<()> {
-        for object in &self.subject.objects {
-            object.file().check_variable(variable)?;
-        }
         let value = number(value).with_context(|| {
             format!("{value} is not a whole number\n  Write it as C does: 300, -1, 0x12c")
         })?;
+        for object in &self.subject.objects {
+            object.file().check_variable(variable, value)?;
+        }
         self.subject.variables.push((variable.to_owned(), value));
         Ok(())
     }

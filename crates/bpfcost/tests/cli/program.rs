@@ -176,6 +176,7 @@ fn variables_and_maps_are_those_of_the_command_line() {
     for (line, says) in [
         ("--set forbidden=1", &["no variable forbidden"][..]),
         ("--set allowed=ten", &["ten is not a whole number"]),
+        ("--set allowed=70000", &["allowed has room for"]),
         ("--map none=limits.json", &["no map none", "limits"]),
         ("--map limits", &["NAME=FILE"]),
         ("--map limits=none.json", &["none.json", "No such file"]),

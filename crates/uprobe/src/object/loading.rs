@@ -184,7 +184,7 @@ pub fn forget_pins(object: &mut OpenObject) {
 }
 
 /// The programs that the object's source puts into arrays of programs: libbpf needs all of them.
-fn programs_in_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<String>> {
+pub fn programs_in_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<String>> {
     let file = object::File::parse(bytes).map_err(io::Error::other)?;
     let maps = file.section_by_name(".maps");
     let relocations = maps.iter().flat_map(object::ObjectSection::relocations);

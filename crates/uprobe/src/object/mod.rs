@@ -22,6 +22,7 @@ mod verifier_log;
 pub use error::{Error, Result};
 pub use loading::{
     Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,
+    programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
 pub use verifier_log::shorten as shorten_log;
