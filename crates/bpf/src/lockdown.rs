@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::mount::MountedFs;
+use crate::mount;
 
 /// The kernel's lockdown mode: the file lists all modes and marks the active one.
 const MODES: &str = "/sys/kernel/security/lockdown";
@@ -14,7 +14,7 @@ const NO_LOOKING: &str = "confidentiality";
 pub(crate) fn mode() -> Option<String> {
     let text = match fs::read_to_string(MODES) {
         Ok(text) => text,
-        Err(_) => fs::read_to_string(MountedFs::new("securityfs").ok()?.path("lockdown")).ok()?,
+        Err(_) => fs::read_to_string(mount::open("securityfs").ok()?.path("lockdown")).ok()?,
     };
     chosen(&text)
 }

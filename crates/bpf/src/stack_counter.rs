@@ -16,8 +16,7 @@ use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    l7, lockdown, mapping, maps,
-    mount::MountedFs,
+    l7, lockdown, mapping, maps, mount,
     object::{OwnedSkeleton, choose},
     plain,
     skel::stack::types::{unwind_node, unwind_state},
@@ -458,7 +457,7 @@ fn parse(record: &[u8]) -> Option<Record> {
 
 /// Names of the kernel's tracepoints, as `category:name`; none where tracefs can't be read.
 pub fn tracepoints() -> Vec<String> {
-    let list = MountedFs::new("tracefs").map(|tracefs| {
+    let list = mount::open("tracefs").map(|tracefs| {
         // It is open only here.
         fs::read_to_string(tracefs.path("available_events")).unwrap_or_default()
     });

@@ -29,13 +29,11 @@ use libbpf_rs::{Link, ProgramMut};
 pub use attach_method::AttachMethod;
 pub(crate) use attach_method::{MethodAttachment, Toolbox};
 pub use body::Body;
+pub use bpfcost_uprobe::object::PrintkGuard;
 pub use buffers::BufferCounts;
 pub use counter::{Counter, CounterBody, HitCounts};
 pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};
-pub use kernel::{
-    others::{attached_at, others},
-    printk::PrintkGuard,
-};
+pub use kernel::others::{attached_at, others};
 pub use maps::BodyMaps;
 pub use probe::{ProbeCounts, ProbePrograms};
 pub use process_object::{ProcessCounts, ProcessObject};

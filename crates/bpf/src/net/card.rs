@@ -5,7 +5,7 @@ use std::{fs, io, net::Ipv4Addr, path::PathBuf};
 use super::{Mac, Netlink};
 use crate::{
     error::{Result, failed},
-    mount::MountedFs,
+    mount::{self, MountedFs},
 };
 
 const WHAT: &str = "a network card";
@@ -22,7 +22,7 @@ impl Card {
     /// Finds the card with the address `mac`, gives it this address in a network of so many bits, and has it send
     /// and receive. It stays so.
     pub fn up(mac: Mac, address: Ipv4Addr, bits: u8) -> Result<Self> {
-        let sysfs = MountedFs::new("sysfs")?;
+        let sysfs = mount::open("sysfs")?;
         let name = named(&sysfs, mac).map_err(failed(WHAT, "finding the one that was given"))?;
         let card = Card { sysfs, name };
         let index = card

@@ -5,7 +5,7 @@ use std::{fs, io, net::Ipv4Addr};
 use super::{Namespace, Netlink, VethEnd};
 use crate::{
     error::{Result, failed},
-    mount::MountedFs,
+    mount,
 };
 
 const WHAT: &str = "a network for server and client";
@@ -133,7 +133,7 @@ impl NetNamespaces {
 /// Has a CPU take what an end receives, in the calling thread's namespace.
 fn steer(end: VethEnd, cpu: u32) -> Result<()> {
     // What is mounted shows the interfaces of another namespace.
-    let sysfs = MountedFs::new("sysfs")?;
+    let sysfs = mount::open("sysfs")?;
     let file = format!("class/net/{}/queues/rx-0/rps_cpus", end.name);
     let written = fs::write(sysfs.path(&file), mask(cpu));
     written.map_err(|error| {

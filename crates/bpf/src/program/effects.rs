@@ -80,6 +80,13 @@ const NEVER: [(u32, &str); 6] = [
     ),
 ];
 
+/// Whether a program writes lines to the kernel's trace.
+pub(super) fn writes_lines(instructions: &[bpf_insn]) -> bool {
+    let lines = [sys::BPF_FUNC_trace_printk, sys::BPF_FUNC_trace_vprintk];
+    let mut called = instructions.iter().filter_map(code::helper);
+    called.any(|helper| lines.contains(&helper))
+}
+
 /// The effects of a program's instructions, each once.
 pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     let called: Vec<u32> = instructions.iter().filter_map(code::helper).collect();

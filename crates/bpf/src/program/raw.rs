@@ -11,7 +11,9 @@ use std::{
 
 use libbpf_rs::libbpf_sys as sys;
 
-use super::code::Code;
+use bpfcost_uprobe::object::PrintkGuard;
+
+use super::{code::Code, effects};
 
 /// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
 const LOG_BYTES: usize = 1 << 20;
@@ -76,7 +78,7 @@ impl RawProgram {
         }
         let instructions = &self.code.instructions;
         // SAFETY: all pointers are to memory that outlives the call, of the lengths beside them.
-        let answer = unsafe {
+        let mut load = || unsafe {
             sys::bpf_prog_load(
                 self.kind,
                 self.name.as_ptr(),
@@ -85,6 +87,11 @@ impl RawProgram {
                 instructions.len() as _,
                 ptr::from_mut(&mut options),
             )
+        };
+        let answer = if effects::writes_lines(instructions) {
+            PrintkGuard::around(load)
+        } else {
+            load()
         };
         let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
         let log = String::from_utf8_lossy(&log[..end]).into_owned();

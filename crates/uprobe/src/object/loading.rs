@@ -23,7 +23,9 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use super::{
     error::{Error, Result},
     map::LoadedMap,
-    messages, verifier_log,
+    messages,
+    printk::PrintkGuard,
+    verifier_log,
 };
 use crate::translate::{Instruction, Program};
 
@@ -266,7 +268,20 @@ pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Obje
         }
         logs.push((program.name().to_string_lossy().into_owned(), log));
     }
-    let (loaded, text) = messages::collect(|| object.load());
+    // Only if a program writes lines: looking at the switch takes a file system.
+    let writes = |program: libbpf_rs::OpenProgram<'_>| {
+        let instructions = program.insns().iter();
+        instructions
+            .map(Instruction::from)
+            .any(|one| one.writes_line())
+    };
+    let writes = object.progs().any(writes);
+    let load = || messages::collect(|| object.load());
+    let (loaded, text) = if writes {
+        PrintkGuard::around(load)
+    } else {
+        load()
+    };
     loaded.map_err(|source| {
         let log = |(program, log): &(String, Vec<u8>)| {
             let log = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();

@@ -16,6 +16,7 @@ mod error;
 mod loading;
 mod map;
 mod messages;
+mod printk;
 mod program_array;
 mod verifier_log;
 
@@ -25,4 +26,5 @@ pub use loading::{
     programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
+pub use printk::PrintkGuard;
 pub use verifier_log::shorten as shorten_log;

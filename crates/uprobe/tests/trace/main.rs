@@ -6,7 +6,8 @@ mod common;
 mod compile;
 
 use bpfcost_uprobe::{
-    object::{Choice, LoadedObject},
+    mount::MountedFs,
+    object::{Choice, LoadedObject, PrintkGuard},
     probes::{At, Place, Probes},
     process::{Hits, Image},
 };
@@ -60,7 +61,7 @@ fn until_zero(bytes: &[u8]) -> Vec<u8> {
 fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
     let object = compile::bpf("tests/trace/trace.bpf.c");
     let open = ObjectBuilder::default().open_memory(&object).unwrap();
-    let object: Object = open.load().unwrap();
+    let object: Object = PrintkGuard::around(|| open.load().unwrap());
     let mut programs = object.progs_mut();
     let program = programs.find(|one| one.name() == "on_handle").unwrap();
     let options = UprobeOpts {
@@ -79,6 +80,17 @@ fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
     };
     let lines = (0..2 * CALLS as u32).map(|line| until_zero(&get("lines", line)));
     (lines.collect(), variable(&get(".bss", 0), RETURNED))
+}
+
+/// The kernel switches its own tracepoint of lines on when it loads such a program, and leaves it on.
+#[test]
+fn the_kernels_switch_of_lines_is_as_before() {
+    let tracefs = MountedFs::ask("tracefs").unwrap();
+    let switch = tracefs.path("events/bpf_trace/bpf_trace_printk/enable");
+    let state = || std::fs::read_to_string(&switch).unwrap();
+    let before = PrintkGuard::around(state);
+    drop(open());
+    assert_eq!(PrintkGuard::around(state), before);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::link::{self, FprobeTargets};
 use crate::{
     attach::Attach,
     error::{Result, failed, unattachable},
-    mount::MountedFs,
+    mount,
 };
 
 /// Functions that run where the kernel does not watch for RCU, or that change themselves: the kernel's own
@@ -54,7 +54,7 @@ enum TraceableFunctions {
 impl AllFunctions {
     /// Lists them. The program lends itself to learn where `function` is.
     pub(super) fn find(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<Self> {
-        let tracefs = MountedFs::new("tracefs")?;
+        let tracefs = mount::open("tracefs")?;
         let places = match fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
             Ok(list) => TraceableFunctions::Addresses(addresses(&list)),
             Err(_) => {

@@ -11,7 +11,10 @@ use std::{
 };
 
 use super::link;
-use crate::{error::Result, mount::MountedFs};
+use crate::{
+    error::Result,
+    mount::{self, MountedFs},
+};
 
 /// The group of this tool's events.
 const GROUP: &str = "bpfcost";
@@ -34,14 +37,14 @@ impl Event {
         maxactive: Option<u32>,
     ) -> Result<io::Result<(Self, OwnedFd)>> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        sweep(&MountedFs::new("tracefs")?.path(""));
+        sweep(&mount::open("tracefs")?.path(""));
         let kind = maxactive.map_or("p".to_owned(), |most| format!("r{most}"));
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
             let count = MADE.fetch_add(1, Ordering::Relaxed);
             // kprobe_profile lists it by its name alone, without its group.
             let name = format!("{GROUP}_{}_{count}", process::id());
-            let tracefs = MountedFs::new("tracefs")?;
+            let tracefs = mount::open("tracefs")?;
             let line = format!("{kind}:{GROUP}/{name} {function}");
             if let Err(error) = tell(&tracefs.path(""), &line) {
                 return Ok(Err(error));

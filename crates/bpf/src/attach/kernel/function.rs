@@ -5,8 +5,7 @@ use std::fs;
 use crate::{
     attach::{Attach, ProgramKind},
     error::{Error, failed, unattachable},
-    lockdown,
-    mount::MountedFs,
+    lockdown, mount,
 };
 
 /// Turns the kernel's refusal to attach to a function into what is known of it. Reads the kernel's list of
@@ -72,7 +71,7 @@ fn count(function: &str) -> Option<usize> {
 }
 
 fn forbidden(function: &str) -> Option<bool> {
-    let debugfs = MountedFs::new("debugfs").ok()?;
+    let debugfs = mount::open("debugfs").ok()?;
     let list = fs::read_to_string(debugfs.path("kprobes/blacklist")).ok()?;
     // Addresses and a name: `0xffffffff81000000-0xffffffff81000010\tdo_int3`.
     Some(
@@ -82,7 +81,7 @@ fn forbidden(function: &str) -> Option<bool> {
 }
 
 fn traceable(function: &str) -> Option<bool> {
-    let tracefs = MountedFs::new("tracefs").ok()?;
+    let tracefs = mount::open("tracefs").ok()?;
     let list = fs::read_to_string(tracefs.path("available_filter_functions")).ok()?;
     Some(
         list.lines()

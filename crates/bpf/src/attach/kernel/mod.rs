@@ -9,12 +9,12 @@ mod link;
 mod optimisation;
 pub(super) mod others;
 mod peek;
-pub(super) mod printk;
 mod state;
 mod tracepoint;
 
 use std::ffi::CString;
 
+use bpfcost_uprobe::object::PrintkGuard;
 use libbpf_rs::{
     KprobeMultiOpts, Link, ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
@@ -58,7 +58,7 @@ pub(super) struct KernelDriver {
     program: SharedProgram,
     skeleton: OwnedSkeleton<DriverSkel<'static>>,
     /// Dropped behind the program.
-    _quiet: Option<printk::PrintkGuard>,
+    _quiet: Option<PrintkGuard>,
     kprobes: Option<KprobeList>,
     inside: Option<inside::Tools>,
     all: Option<AllFunctions>,
@@ -68,7 +68,7 @@ pub(super) struct KernelDriver {
 impl KernelDriver {
     pub(super) fn load(driver: Driver, called: DriverCall) -> Result<Self> {
         let name = format!("{}{}", called.program, Loop::probe()?.suffix());
-        let quiet = (driver == Driver::Printk).then(printk::PrintkGuard::note);
+        let quiet = (driver == Driver::Printk).then(PrintkGuard::note);
         let skeleton = OwnedSkeleton::new("driver", |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |program| program == name);

@@ -12,7 +12,7 @@ use crate::{
     attach::Driver,
     error::{Result, failed},
     feature,
-    mount::MountedFs,
+    mount::{self, MountedFs},
     programs::loaded_programs,
 };
 
@@ -38,7 +38,7 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
         tracepoint: called.tracepoint.map(tracepoint::name),
         types: called.functions,
     })?;
-    if let (Some(event), Ok(tracefs)) = (called.tracepoint, MountedFs::new("tracefs")) {
+    if let (Some(event), Ok(tracefs)) = (called.tracepoint, mount::open("tracefs")) {
         probes.extend(enabled(&tracefs, event));
     }
     Ok((!probes.is_empty()).then(|| probes.join("; ")))

@@ -5,7 +5,7 @@ use std::{fs, ops::RangeInclusive, rc::Rc};
 use crate::{
     attach::driver::Trouble,
     error::{Result, failed},
-    mount::MountedFs,
+    mount::{self, MountedFs},
 };
 
 /// How a kprobe takes its hits.
@@ -46,7 +46,7 @@ pub(super) struct KprobeList(Rc<MountedFs>);
 
 impl KprobeList {
     pub(super) fn open() -> Result<Self> {
-        Ok(KprobeList(Rc::new(MountedFs::new("debugfs")?)))
+        Ok(KprobeList(Rc::new(mount::open("debugfs")?)))
     }
 
     pub(super) fn read(&self) -> Result<Vec<KprobeEntry>> {

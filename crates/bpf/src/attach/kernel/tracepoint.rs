@@ -6,7 +6,7 @@ use super::link;
 use crate::{
     attach::Attach,
     error::{Error, Result, failed, unattachable},
-    mount::MountedFs,
+    mount,
 };
 
 /// A tracepoint's name without its category; any other name unchanged.
@@ -28,7 +28,7 @@ pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
         )));
     }
     let folder = folder(event);
-    let tracefs = MountedFs::new("tracefs")?;
+    let tracefs = mount::open("tracefs")?;
     let text = fs::read_to_string(tracefs.path(&folder).join("id"));
     text.ok()
         .and_then(|text| text.trim().parse().ok())

@@ -14,7 +14,7 @@ use rustix::fs::{FsWord, statfs};
 use crate::{
     cgroup::LockedCgroup,
     error::{Result, failed},
-    mount::MountedFs,
+    mount::{self, MountedFs},
 };
 
 const WHAT: &str = "a control group (cgroup2)";
@@ -72,7 +72,7 @@ impl Hierarchy {
         if let Some(path) = mounts.lines().find_map(mounted_at) {
             return Ok(Hierarchy(path, None));
         }
-        let opened = MountedFs::new("cgroup2")?;
+        let opened = mount::open("cgroup2")?;
         Ok(Hierarchy(opened.path(""), Some(opened)))
     }
 }

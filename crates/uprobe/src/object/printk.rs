@@ -1,7 +1,12 @@
 //! The tracepoint of `bpf_trace_printk`. The kernel switches it on, for the trace buffer, when a program that calls
 //! the helper is loaded, and leaves it on. It does so after the load has returned (Linux 6.18), or during it.
 
-use std::{fs, thread, time::Duration};
+use std::{
+    fs,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
 use crate::mount::MountedFs;
 
@@ -17,10 +22,22 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// Remembers that the tracepoint was off, to switch it off again. If it was on before, it stays on.
 pub struct PrintkGuard(Option<MountedFs>);
 
+/// One load at a time: another one's guard would take what this one switches on for somebody else's wish.
+static LOADS: Mutex<()> = Mutex::new(());
+
 impl PrintkGuard {
+    /// Does `load`, and switches the tracepoint off again if it was off.
+    pub fn around<T>(load: impl FnOnce() -> T) -> T {
+        let _turn = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = PrintkGuard::note();
+        let loaded = load();
+        guard.restore();
+        loaded
+    }
+
     /// To be called before a program is loaded.
     pub fn note() -> Self {
-        let tracefs = MountedFs::new("tracefs").ok();
+        let tracefs = MountedFs::ask("tracefs").ok();
         PrintkGuard(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
     }
 
