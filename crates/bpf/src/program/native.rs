@@ -8,7 +8,7 @@ use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, Object, ProgramMut,
     btf::types::Func,
-    libbpf_sys::{self as sys, bpf_func_info},
+    libbpf_sys::{self as sys, bpf_func_info, bpf_insn},
 };
 
 use super::{
@@ -89,6 +89,10 @@ impl NativeProgram {
         settings.apply(file, &mut opened)?;
         let shift = driver.join(&mut opened);
         let shift = shift.map_err(failed(file.name(), "adding types to it"))?;
+        // Before it is loaded, as far as it can be seen: the kernel acts on some of these calls when it loads them.
+        if let Some(program) = opened.progs().find(|one| one.name() == name) {
+            refuse_effects(file, name, settings, program.insns())?;
+        }
         let object = load_object(&file.name(), opened).map_err(|error| file.unusable(error))?;
         settings.fill(file, &object)?;
         let program = object.progs_mut().find(|one| one.name() == name);
@@ -110,14 +114,7 @@ impl NativeProgram {
         if let Some(why) = effects::unspliceable(&raw.code.instructions, throws) {
             return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
         }
-        let effects = effects::effects(&raw.code.instructions);
-        if !effects.is_empty() && !settings.allow_effects {
-            let words = format!(
-                "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
-                effects.join("; ")
-            );
-            return Err(wrong(file.path(), words));
-        }
+        refuse_effects(file, name, settings, &raw.code.instructions)?;
         let shared = SharedProgram::of(&program)?.taking_context(kind.takes_context());
         let figures = figures(file, name, &raw, &object)?;
         Ok(NativeProgram {
@@ -174,6 +171,24 @@ impl NativeProgram {
             lines(&log)
         ))
     }
+}
+
+/// Refuses instructions with effects outside of maps and packets, unless they are allowed.
+fn refuse_effects(
+    file: &ObjectFile,
+    name: &str,
+    settings: &Settings,
+    instructions: &[bpf_insn],
+) -> Result<()> {
+    let effects = effects::effects(instructions);
+    if effects.is_empty() || settings.allow_effects {
+        return Ok(());
+    }
+    let words = format!(
+        "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
+        effects.join("; ")
+    );
+    Err(wrong(file.path(), words))
 }
 
 /// The instructions and functions of a loaded program.
