@@ -168,6 +168,18 @@ impl Target {
     /// Ends its calls. Returns how many there were, and how many returned something wrong.
     pub(crate) fn stop(&mut self) -> (u64, u64) {
         self.send("stop");
+        self.counts()
+    }
+
+    /// Has it make its calls, none of which may return something wrong. Returns how many there were.
+    pub(crate) fn go(&mut self) -> u64 {
+        self.send("go");
+        let (calls, wrong) = self.counts();
+        assert_eq!(wrong, 0);
+        calls
+    }
+
+    fn counts(&mut self) -> (u64, u64) {
         let line = self.line();
         let (calls, wrong) = line
             .split_once(' ')

@@ -62,14 +62,6 @@ fn result(text: &[u8]) -> u64 {
     })
 }
 
-fn calls(process: &mut Target) -> u64 {
-    process.send("go");
-    let line = process.line();
-    let (calls, wrong) = line.split_once(' ').expect("it lives");
-    assert_eq!(wrong, "0");
-    calls.parse().unwrap()
-}
-
 /// Every call is in every map, and every record is whole.
 fn count_all(threads: u64, each: u64, timer: bool) {
     let binary = Binary::compile("serve.c", &[]);
@@ -182,7 +174,7 @@ fn maps_are_those_of_all_processes() {
         let place = place("on_entry", &function, At::Entry);
         attached.push(probes.attach(process.pid(), &[place]).unwrap());
     }
-    let all: u64 = processes.iter_mut().map(calls).sum();
+    let all: u64 = processes.iter_mut().map(Target::go).sum();
     assert_eq!(all, 3000);
     let detach = |probes: &mut Probes, one| {
         let counts = probes.detach(one).unwrap().entry;
@@ -195,12 +187,12 @@ fn maps_are_those_of_all_processes() {
     assert_eq!(global(&probes, 0), hits);
     assert_eq!(sum(&probes, 0), hits);
     // Detached, nothing is counted; attached again, the same maps go on.
-    let more = calls(&mut processes[0]) - 2000;
+    let more = processes[0].go() - 2000;
     assert_eq!((more, global(&probes, 0)), (2000, hits));
     let function = handle(&processes[0]);
     let place = place("on_entry", &function, At::Entry);
     let again = probes.attach(processes[0].pid(), &[place]).unwrap();
-    calls(&mut processes[0]);
+    processes[0].go();
     let (again, called) = detach(&mut probes, again);
     assert_eq!(called, 2000);
     assert_eq!(global(&probes, 0), hits + again);
@@ -248,7 +240,7 @@ fn stacks_are_those_of_frame_pointers() {
     let attached = probes
         .attach(process.pid(), &[place("on_stack", &function, At::Entry)])
         .unwrap();
-    calls(&mut process);
+    process.go();
     probes.detach(attached).unwrap();
     let request = image.function("work").unwrap();
     let is_in = |address: u64| {
@@ -306,7 +298,7 @@ fn one_program_runs_at_an_entry_and_inside() {
     });
     let places: Vec<Place<'_>> = places.collect();
     let attached = probes.attach(process.pid(), &places).unwrap();
-    let calls = calls(&mut process);
+    let calls = process.go();
     let hits = probes.detach(attached).unwrap();
     assert_eq!(hits.entry.hits + hits.entry.missed, calls);
     assert_eq!(global(&probes, RUNS), hits.entry.hits);
@@ -380,7 +372,7 @@ fn what_can_not_be_read_is_an_error_in_the_program_alone() {
     let attached = probes
         .attach(process.pid(), &[place("on_wild", &function, At::Entry)])
         .unwrap();
-    let calls = calls(&mut process);
+    let calls = process.go();
     let counts = probes.detach(attached).unwrap().entry;
     assert_eq!(counts.hits + counts.missed, calls);
     assert_eq!(global(&probes, 0), counts.hits);

@@ -6,6 +6,8 @@
 mod common;
 #[path = "../common/compile.rs"]
 mod compile;
+#[path = "../common/in_kernel.rs"]
+mod in_kernel;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
@@ -13,7 +15,8 @@ use bpfcost_uprobe::{
     process::{Function, Image},
 };
 use common::{Binary, Target};
-use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder, UprobeOpts, libbpf_sys};
+use in_kernel::InKernel;
+use libbpf_rs::{MapCore as _, MapFlags, libbpf_sys};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 const CALLS: u64 = 500;
@@ -37,53 +40,27 @@ fn handle(process: &Target) -> Function {
     image.function("handle").unwrap()
 }
 
-fn call(process: &mut Target, calls: u64) {
-    process.send("go");
-    assert_eq!(process.line(), format!("{calls} 0"));
-}
-
 /// What the programs leave after the calls of one round, and of another with other programs in the array.
 type Left = [[Vec<u8>; 2]; 2];
 
 fn in_kernel(object: &[u8], binary: &Binary) -> Left {
     let mut process = binary.start(&["1", &CALLS.to_string()]);
-    let open = ObjectBuilder::default().open_memory(object).unwrap();
-    let object: Object = open.load().unwrap();
-    let programs = || object.progs_mut();
-    let mut links = Vec::new();
-    for name in PROGRAMS {
-        let program = programs().find(|one| one.name() == name).unwrap();
-        let options = UprobeOpts {
-            cookie: COOKIE,
-            func_name: Some("handle".to_owned()),
-            ..UprobeOpts::default()
-        };
-        let link = program.attach_uprobe_with_opts(process.pid(), binary.path(), 0, options);
-        links.push(link.unwrap());
-    }
-    let map = |name: &str| {
-        let mut maps = object.maps();
-        let map = maps.find(|map| map.name().to_string_lossy().ends_with(name));
-        map.unwrap()
-    };
+    let kernel = InKernel::attach(object, &PROGRAMS, COOKIE, (binary, &process));
     let left = || {
-        let get = |name: &str, key: u32| {
-            let value = map(name).lookup(&key.to_ne_bytes(), MapFlags::ANY);
-            value.unwrap().unwrap()
-        };
-        let lengths = (0..64).flat_map(|length| get("by_length", length));
-        [get(".bss", 0), lengths.collect()]
+        let lengths = (0..64).flat_map(|length| kernel.value("by_length", length));
+        [kernel.value(".bss", 0), lengths.collect()]
     };
-    call(&mut process, CALLS);
+    assert_eq!(process.go(), CALLS);
     let first = left();
-    let late = programs().find(|one| one.name() == "late").unwrap();
+    let mut programs = kernel.object.progs_mut();
+    let late = programs.find(|one| one.name() == "late").unwrap();
     let fd = late.as_fd().as_raw_fd().to_ne_bytes();
-    let stages = map("stages");
+    let stages = kernel.map("stages");
     stages
         .update(&2_u32.to_ne_bytes(), &fd, MapFlags::ANY)
         .unwrap();
     stages.delete(&0_u32.to_ne_bytes()).unwrap();
-    call(&mut process, 2 * CALLS);
+    assert_eq!(process.go(), 2 * CALLS);
     [first, left()]
 }
 
@@ -98,12 +75,12 @@ fn in_process(object: &[u8], binary: &Binary) -> Left {
         cookie: COOKIE,
     };
     let attached = probes.attach(process.pid(), &PROGRAMS.map(place)).unwrap();
-    call(&mut process, CALLS);
+    assert_eq!(process.go(), CALLS);
     let first = left(&probes);
     probes.set_tail_call("stages", 2, Some("late")).unwrap();
     probes.set_tail_call("stages", 0, None).unwrap();
     probes.set_tail_call("stages", 0, None).unwrap();
-    call(&mut process, 2 * CALLS);
+    assert_eq!(process.go(), 2 * CALLS);
     for counts in probes.counts(&attached) {
         assert_eq!((counts.hits, counts.missed), (2 * CALLS, 0));
     }

@@ -6,6 +6,8 @@
 mod common;
 #[path = "../common/compile.rs"]
 mod compile;
+#[path = "../common/in_kernel.rs"]
+mod in_kernel;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
@@ -13,7 +15,8 @@ use bpfcost_uprobe::{
     process::Image,
 };
 use common::{Binary, Target};
-use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder, UprobeOpts};
+use in_kernel::InKernel;
+use libbpf_rs::{MapCore as _, MapFlags};
 
 const CALLS: u64 = 5000;
 /// The words of the object's variables.
@@ -39,14 +42,6 @@ fn attach(probes: &mut Probes, process: &Target, program: &str, name: &str) -> R
         cookie: 0,
     };
     probes.attach(process.pid(), &[place])
-}
-
-fn calls(process: &mut Target) -> u64 {
-    process.send("go");
-    let line = process.line();
-    let (calls, wrong) = line.split_once(' ').expect("it lives");
-    assert_eq!(wrong, "0");
-    calls.parse().unwrap()
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -89,29 +84,14 @@ fn pin(process: &Target) {
 
 fn in_kernel(binary: &Binary, process: &mut Target) -> (Sums, Vec<u64>) {
     let object = compile::bpf("tests/thread_tables/tables.bpf.c");
-    let open = ObjectBuilder::default().open_memory(&object).unwrap();
-    let object: Object = open.load().unwrap();
-    let mut programs = object.progs_mut();
-    let program = programs.find(|one| one.name() == "on_steps").unwrap();
-    let options = UprobeOpts {
-        func_name: Some("handle".to_owned()),
-        ..UprobeOpts::default()
-    };
-    let link = program.attach_uprobe_with_opts(process.pid(), binary.path(), 0, options);
-    let link = link.unwrap();
-    calls(process);
-    drop(link);
-    let map = |name: &str| {
-        let mut maps = object.maps();
-        let map = maps.find(|map| map.name().to_string_lossy().ends_with(name));
-        map.unwrap()
-    };
-    let by_key = map("by_key");
+    let kernel = InKernel::attach(&object, &["on_steps"], 0, (binary, process));
+    process.go();
+    let by_key = kernel.map("by_key");
     let entries = by_key.keys().map(|key| {
         let values = by_key.lookup_percpu(&key, MapFlags::ANY).unwrap().unwrap();
         (key, values)
     });
-    let variables = map(".bss").lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+    let variables = kernel.value(".bss", 0);
     let variables = variables.chunks_exact(8).map(number).collect();
     (sums(entries), variables)
 }
@@ -124,7 +104,7 @@ fn entries_of_one_thread_are_those_of_the_kernel() {
     let kernel = in_kernel(&binary, &mut process);
     let mut probes = open();
     let attached = attach(&mut probes, &process, "on_steps", "handle").unwrap();
-    calls(&mut process);
+    process.go();
     assert_eq!(probes.detach(attached).unwrap().entry.hits, CALLS);
     let user = (sums(of_user(&probes, "by_key")), variables(&probes));
     assert_eq!(user, kernel);
@@ -142,7 +122,7 @@ fn values_of_all_threads_and_processes_add_up() {
     for threads in ["8", "3"] {
         let mut process = binary.start(&[threads, "5000"]);
         let attached = attach(&mut probes, &process, "on_any", "handle").unwrap();
-        calls(&mut process);
+        process.go();
         hits += probes.detach(attached).unwrap().entry.hits;
         process.kill();
         let all = sums(of_user(&probes, "by_key"));

@@ -4,6 +4,8 @@
 mod common;
 #[path = "../common/compile.rs"]
 mod compile;
+#[path = "../common/in_kernel.rs"]
+mod in_kernel;
 
 use bpfcost_uprobe::{
     mount::MountedFs,
@@ -12,7 +14,7 @@ use bpfcost_uprobe::{
     process::{Hits, Image},
 };
 use common::{Binary, Target};
-use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder, UprobeOpts};
+use in_kernel::InKernel;
 
 /// The words of the object's variables.
 const RETURNED: usize = 1;
@@ -35,13 +37,8 @@ fn run(probes: &mut Probes, process: &mut Target, program: &str) -> Hits {
         cookie: 0,
     };
     let attached = probes.attach(process.pid(), &[place]).unwrap();
-    calls(process);
+    process.go();
     probes.detach(attached).unwrap()
-}
-
-fn calls(process: &mut Target) {
-    process.send("go");
-    assert!(process.line().ends_with(" 0"));
 }
 
 fn variable(bytes: &[u8], index: usize) -> u64 {
@@ -60,26 +57,13 @@ fn until_zero(bytes: &[u8]) -> Vec<u8> {
 /// The text of each line, and what the helper returned.
 fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
     let object = compile::bpf("tests/trace/trace.bpf.c");
-    let open = ObjectBuilder::default().open_memory(&object).unwrap();
-    let object: Object = PrintkGuard::around(|| open.load().unwrap());
-    let mut programs = object.progs_mut();
-    let program = programs.find(|one| one.name() == "on_handle").unwrap();
-    let options = UprobeOpts {
-        func_name: Some("handle".to_owned()),
-        ..UprobeOpts::default()
-    };
-    let link = program.attach_uprobe_with_opts(process.pid(), binary.path(), 0, options);
-    let link = link.unwrap();
-    calls(process);
-    drop(link);
-    let get = |name: &str, key: u32| {
-        let mut maps = object.maps();
-        let map = maps.find(|map| map.name().to_string_lossy().ends_with(name));
-        let value = map.unwrap().lookup(&key.to_ne_bytes(), MapFlags::ANY);
-        value.unwrap().unwrap()
-    };
-    let lines = (0..2 * CALLS as u32).map(|line| until_zero(&get("lines", line)));
-    (lines.collect(), variable(&get(".bss", 0), RETURNED))
+    let kernel = InKernel::attach(&object, &["on_handle"], 0, (binary, process));
+    process.go();
+    let lines = (0..2 * CALLS as u32).map(|line| until_zero(&kernel.value("lines", line)));
+    (
+        lines.collect(),
+        variable(&kernel.value(".bss", 0), RETURNED),
+    )
 }
 
 /// The kernel switches its own tracepoint of lines on when it loads such a program, and leaves it on.
