@@ -81,41 +81,35 @@ static __always_inline _Bool program_half(void)
 	return ++program_resets & 1;
 }
 
-/* The two loops of timing.bpf.h around the target. `see` stores the state of a context. */
-#define PROGRAM_DRIVER(section, name, ctx_t, see, restore)               \
-	static __always_inline int name##__body(void *ctx)               \
-	{                                                                \
-		return program_check(program_target((ctx_t *)ctx));      \
-	}                                                                \
-                                                                         \
-	static __always_inline void name##__reset(void *ctx)             \
-	{                                                                \
-		if (program_restore != RESTORE_NONE)                     \
-			restore((ctx_t *)ctx);                           \
-	}                                                                \
-                                                                         \
-	static long name##__step(__u32 index, void *turn)                \
-	{                                                                \
-		return timing_step(turn, name##__body, name##__reset);   \
-	}                                                                \
-                                                                         \
-	SEC("?" section)                                                 \
-	int name(ctx_t *ctx)                                             \
-	{                                                                \
-		see(ctx, &program_start);                                \
-		timing_can_loop_batch(ctx, name##__body, name##__reset); \
-		see(ctx, &program_left);                                 \
-		return 1;                                                \
-	}                                                                \
-                                                                         \
-	SEC("?" section)                                                 \
-	int name##__bpf_loop(ctx_t *ctx)                                 \
-	{                                                                \
-		see(ctx, &program_start);                                \
-		timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
-		see(ctx, &program_left);                                 \
-		return 1;                                                \
-	}
+/*
+ * The two loops of timing.bpf.h around the target. `see` stores the state of a context. The code of the driver is one that
+ * all types may return.
+ */
+#define PROGRAM_DRIVER(section, name, ctx_t, see, restore)                              \
+	static __always_inline void name##__start(ctx_t *ctx)                           \
+	{                                                                               \
+		see(ctx, &program_start);                                               \
+	}                                                                               \
+                                                                                        \
+	static __always_inline int name##__end(ctx_t *ctx, int code)                    \
+	{                                                                               \
+		see(ctx, &program_left);                                                \
+		return 1;                                                               \
+	}                                                                               \
+                                                                                        \
+	static __always_inline int name##__run(ctx_t *ctx)                              \
+	{                                                                               \
+		return program_check(program_target(ctx));                              \
+	}                                                                               \
+                                                                                        \
+	static __always_inline void name##__undo(ctx_t *ctx)                            \
+	{                                                                               \
+		if (program_restore != RESTORE_NONE)                                    \
+			restore(ctx);                                                   \
+	}                                                                               \
+                                                                                        \
+	ENCLOSED_PROGRAM(section, name, ctx_t, name##__start, name##__end, name##__run, \
+			 name##__undo)
 
 /*
  * The length of the packet, for helpers that copy it, once it is not below PROGRAM_LEAST_BYTES: they

@@ -330,38 +330,47 @@ static __always_inline void timing_unprepared(void *ctx)
 {
 }
 
+static __always_inline int timing_as_it_is(void *ctx, int code)
+{
+	return code;
+}
+
 #define TIMED_PROGRAM(section, name, ctx_t, body, reset) \
 	PREPARED_PROGRAM(section, name, ctx_t, timing_unprepared, body, reset)
 
 /* Does something to the context before the batch, untimed. */
-#define PREPARED_PROGRAM(section, name, ctx_t, prepare, body, reset)            \
-	static __always_inline int name##__body(void *ctx)                      \
-	{                                                                       \
-		return body((ctx_t *)ctx);                                      \
-	}                                                                       \
-                                                                                \
-	static __always_inline void name##__reset(void *ctx)                    \
-	{                                                                       \
-		reset((ctx_t *)ctx);                                            \
-	}                                                                       \
-                                                                                \
-	static long name##__step(__u32 index, void *turn)                       \
-	{                                                                       \
-		return timing_step(turn, name##__body, name##__reset);          \
-	}                                                                       \
-                                                                                \
-	SEC("?" section)                                                        \
-	int name(ctx_t *ctx)                                                    \
-	{                                                                       \
-		prepare(ctx);                                                   \
-		return timing_can_loop_batch(ctx, name##__body, name##__reset); \
-	}                                                                       \
-                                                                                \
-	SEC("?" section)                                                        \
-	int name##__bpf_loop(ctx_t *ctx)                                        \
-	{                                                                       \
-		prepare(ctx);                                                   \
-		return timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
+#define PREPARED_PROGRAM(section, name, ctx_t, prepare, body, reset) \
+	ENCLOSED_PROGRAM(section, name, ctx_t, prepare, timing_as_it_is, body, reset)
+
+/* And after it: `conclude` gets the last code, and returns that of the program. */
+#define ENCLOSED_PROGRAM(section, name, ctx_t, prepare, conclude, body, reset)                 \
+	static __always_inline int name##__body(void *ctx)                                     \
+	{                                                                                      \
+		return body((ctx_t *)ctx);                                                     \
+	}                                                                                      \
+                                                                                               \
+	static __always_inline void name##__reset(void *ctx)                                   \
+	{                                                                                      \
+		reset((ctx_t *)ctx);                                                           \
+	}                                                                                      \
+                                                                                               \
+	static long name##__step(__u32 index, void *turn)                                      \
+	{                                                                                      \
+		return timing_step(turn, name##__body, name##__reset);                         \
+	}                                                                                      \
+                                                                                               \
+	SEC("?" section)                                                                       \
+	int name(ctx_t *ctx)                                                                   \
+	{                                                                                      \
+		prepare(ctx);                                                                  \
+		return conclude(ctx, timing_can_loop_batch(ctx, name##__body, name##__reset)); \
+	}                                                                                      \
+                                                                                               \
+	SEC("?" section)                                                                       \
+	int name##__bpf_loop(ctx_t *ctx)                                                       \
+	{                                                                                      \
+		prepare(ctx);                                                                  \
+		return conclude(ctx, timing_bpf_loop_batch(ctx, name##__body, name##__step));  \
 	}
 
 #endif
