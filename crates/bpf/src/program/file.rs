@@ -80,6 +80,20 @@ impl ObjectFile {
         object.map_err(|error| self.unusable(error))
     }
 
+    /// The program of a name; that there is none is an error.
+    pub fn program(&self, name: &str) -> Result<ProgramEntry> {
+        let programs = self.programs()?;
+        let names: Vec<&str> = programs.iter().map(|one| one.name.as_str()).collect();
+        let words = format!(
+            "there is no program {name} in it\n  Its programs: {}",
+            names.join(", ")
+        );
+        let mut programs = programs.into_iter();
+        programs
+            .find(|one| one.name == name)
+            .ok_or_else(|| wrong(&self.path, words))
+    }
+
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }

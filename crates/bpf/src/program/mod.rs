@@ -22,4 +22,4 @@ pub use kind::ProgramKind;
 pub use native::{NativeProgram, Oracle};
 pub use restore::{Change, Restore};
 pub use settings::{MapContents, MapEntry, Settings};
-pub use spliced::{Body, Ran, Spliced};
+pub use spliced::{Body, Ran, STATE_WORDS, Spliced};

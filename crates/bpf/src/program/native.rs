@@ -62,16 +62,7 @@ impl NativeProgram {
     /// Loads one program of an object. One that can't be run in a loop is an error, and so is one with effects outside
     /// of its maps and packets, unless they are allowed.
     pub fn load(file: &ObjectFile, name: &str, settings: &Settings) -> Result<Self> {
-        let programs = file.programs()?;
-        let entry = programs.iter().find(|one| one.name == name);
-        let Some(entry) = entry else {
-            let names: Vec<&str> = programs.iter().map(|one| one.name.as_str()).collect();
-            let words = format!(
-                "there is no program {name} in it\n  Its programs: {}",
-                names.join(", ")
-            );
-            return Err(wrong(file.path(), words));
-        };
+        let entry = file.program(name)?;
         let kind = entry.kind.clone().map_err(|words| file.refused(words))?;
         let flags = flags(&entry.section);
         let driver = Driver::open(kind, Loop::probe()?)?;

@@ -7,22 +7,27 @@ use libbpf_rs::{
     AsRawLibbpf as _, Btf, MapCore as _, MapFlags, MapType, Object, OpenObject, num_possible_cpus,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::file::{ObjectFile, lines, wrong};
 use crate::{error::Result, globals::GlobalsLayout};
 
 /// How programs of an object are loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Whether programs may do what is seen outside of their maps and packets.
+    #[serde(default)]
     pub allow_effects: bool,
     /// First values of global variables of at most 8 bytes, constants among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<(String, u64)>,
     /// Maps by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<MapContents>,
 }
 
 /// What a map holds at first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapContents {
     /// The map's name.
     pub name: String,

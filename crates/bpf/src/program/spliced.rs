@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Words of a state (`PROGRAM_STATE_WORDS`).
-pub(super) const STATE_WORDS: usize = 12;
+pub const STATE_WORDS: usize = 12;
 /// Room for packets (`PROGRAM_PACKET_BYTES`).
 const PACKET_BYTES: usize = 4096;
 /// The function that a program takes the place of.

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use bpfcost::{
     builtin::{self, program::Programs, xdp_lb::XdpLb},
     experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing},
-    program::{ObjectVersion, OwnPrograms, inputs},
+    program::{OwnPrograms, inputs},
 };
-use bpfcost_bpf::timing::Loop;
+use bpfcost_bpf::{program::ObjectFile, timing::Loop};
 use libbpf_cargo::SkeletonBuilder;
 use wildmatch::WildMatch;
 
@@ -297,10 +297,7 @@ fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box
             .collect::<Vec<_>>()
     };
     Ok(Box::new(Programs::of(OwnPrograms {
-        objects: vec![ObjectVersion {
-            path: source.into(),
-            bytes: fs::read(object.path())?,
-        }],
+        objects: vec![ObjectFile::of(Path::new(source), fs::read(object.path())?)],
         programs: owned(programs),
         inputs: inputs(&owned(packets))?,
         ..OwnPrograms::default()

@@ -148,3 +148,24 @@ pub(super) fn mix(mut seed: u64) -> u64 {
     seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     seed ^ (seed >> 31)
 }
+
+/// A batch that proves itself, for tests of what must be noticed.
+#[cfg(test)]
+pub(super) fn proved(ops: u64, code: u32, output: Vec<u8>) -> Observation {
+    Observation {
+        cpu: 0,
+        start_ns: 10,
+        end_ns: 20,
+        ops,
+        together: true,
+        cpu_counter: false,
+        ticks: 0,
+        waits: 0,
+        clock_ns: 0,
+        slices: Vec::new(),
+        edges: 0,
+        edges_in_order: true,
+        code,
+        output,
+    }
+}

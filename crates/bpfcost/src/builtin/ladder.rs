@@ -228,26 +228,13 @@ impl Sentinel for Rung {
 
 #[cfg(test)]
 mod tests {
+    use crate::builtin::batch::proved;
+
     use super::*;
 
     #[test]
     fn a_batch_must_prove_itself() {
-        let seen = Observation {
-            cpu: 0,
-            start_ns: 10,
-            end_ns: 20,
-            ops: 16,
-            together: true,
-            cpu_counter: false,
-            ticks: 0,
-            waits: 0,
-            clock_ns: 0,
-            slices: Vec::new(),
-            edges: 0,
-            edges_in_order: true,
-            code: PASS,
-            output: Vec::new(),
-        };
+        let seen = proved(16, PASS, Vec::new());
         let check = |seen: &Observation, product: u64, exact: bool| {
             problem(seen, Batch(16), 75, product, exact).map(|problem| problem.check)
         };

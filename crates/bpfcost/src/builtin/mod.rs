@@ -9,6 +9,7 @@ pub mod kretprobe;
 pub mod ladder;
 pub mod map;
 mod memory;
+mod packet_diff;
 pub mod pool;
 pub mod program;
 pub mod stack;

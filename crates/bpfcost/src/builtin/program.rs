@@ -71,25 +71,14 @@ impl Programs {
     pub fn of(subject: OwnPrograms) -> Result<Self, Error> {
         let mut kinds = BTreeMap::new();
         for object in &subject.objects {
-            let all = object.file().programs()?;
             for name in &subject.programs {
-                let entry = all.iter().find(|one| one.name == *name);
-                let names = || all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
-                let wrong = |words: String| Error::UserObject {
-                    path: object.path.clone(),
+                let entry = object.program(name)?;
+                let kind = entry.kind.map_err(|words| Error::UserObject {
+                    path: object.path().to_owned(),
                     words,
                     is_input: true,
-                };
-                let entry = entry.ok_or_else(|| {
-                    wrong(format!(
-                        "there is no program {name} in it\n  Its programs: {}",
-                        names().join(", ")
-                    ))
                 })?;
-                let kind = entry.kind.clone().map_err(wrong)?;
-                kinds
-                    .entry(name.clone())
-                    .or_insert((kind, entry.section.clone()));
+                kinds.entry(name.clone()).or_insert((kind, entry.section));
             }
         }
         Ok(Programs {
@@ -215,8 +204,8 @@ impl Programs {
     }
 
     fn native(&self, work: &Work) -> Result<NativeProgram, Error> {
-        let object = self.subject.objects[work.object].file();
-        NativeProgram::load(&object, &work.program, &self.subject.settings())
+        let object = &self.subject.objects[work.object];
+        NativeProgram::load(object, &work.program, &self.subject.settings)
     }
 
     /// Any program of the type of a work that can be run here, or the reason of one that can't: the loop alone has its type,
@@ -315,9 +304,12 @@ impl Experiment for Programs {
             format!("{value} is not a whole number\n  Write it as C does: 300, -1, 0x12c")
         })?;
         for object in &self.subject.objects {
-            object.file().check_variable(variable, value)?;
+            object.check_variable(variable, value)?;
         }
-        self.subject.variables.push((variable.to_owned(), value));
+        self.subject
+            .settings
+            .variables
+            .push((variable.to_owned(), value));
         Ok(())
     }
 
@@ -360,7 +352,9 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, path::Path};
+
+    use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
 
@@ -373,7 +367,7 @@ mod tests {
         let kind = |name: &str, kind| (name.to_owned(), (kind, "section".to_owned()));
         Programs {
             subject: OwnPrograms {
-                objects: vec![Default::default(); objects],
+                objects: vec![ObjectFile::of(Path::new("x.bpf.o"), Vec::new()); objects],
                 programs: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
                 inputs: vec![input("udp"), input("tcp")],
                 ..OwnPrograms::default()

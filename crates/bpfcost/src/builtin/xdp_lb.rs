@@ -4,7 +4,7 @@
 //! scenarios are theirs; `lru-insert-empty` is added, because inserting into an empty table is a
 //! different, cheaper thing than into a full one.
 
-pub(in crate::builtin) mod check;
+mod check;
 mod epoch;
 mod model;
 mod packet;

@@ -1,10 +1,10 @@
 //! `bpfcost program`: what a person's own BPF program costs per run. The command line becomes an experiment, and is
 //! measured like every other one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
-use bpfcost_bpf::program::ObjectFile;
+use bpfcost_bpf::program::{ObjectFile, Settings};
 
 use super::{
     exit::{Exit, lacking, usage},
@@ -16,7 +16,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Input, ObjectVersion, OwnPrograms, inputs, maps},
+    program::{Input, OwnPrograms, inputs, maps},
     report::rate::EventLoad,
     target::Host,
 };
@@ -96,48 +96,50 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 /// What the command line names.
 fn subject(args: &Args) -> Result<OwnPrograms> {
-    let object = version(&args.object)?;
-    let old = args.against.as_deref().map(version).transpose()?;
+    let object = ObjectFile::read(&args.object)?;
+    let old = args.against.as_deref().map(ObjectFile::read).transpose()?;
     let programs = if args.programs.is_empty() {
         in_both(loopable(&object)?, old.as_ref())?
     } else {
         measurement::once(&args.programs)?;
         args.programs.clone()
     };
-    let objects: Vec<ObjectVersion> = std::iter::once(object).chain(old).collect();
+    let objects: Vec<ObjectFile> = std::iter::once(object).chain(old).collect();
     Ok(OwnPrograms {
         inputs: if args.inputs.is_empty() {
             default_inputs(&objects, &programs)?
         } else {
             inputs(&args.inputs)?
         },
-        maps: maps(&args.maps, &objects[0].file())?,
+        settings: Settings {
+            allow_effects: args.allow_effects,
+            maps: maps(&args.maps, &objects[0])?,
+            variables: Vec::new(),
+        },
         objects,
         programs,
-        allow_effects: args.allow_effects,
-        variables: Vec::new(),
     })
 }
 
 /// The programs that the old object has too; says which it has not.
-fn in_both(programs: Vec<String>, old: Option<&ObjectVersion>) -> Result<Vec<String>> {
+fn in_both(programs: Vec<String>, old: Option<&ObjectFile>) -> Result<Vec<String>> {
     let Some(old) = old else {
         return Ok(programs);
     };
-    let all = old.file().programs()?;
+    let all = old.programs()?;
     let is_old = |name: &String| all.iter().any(|one| one.name == *name);
     let (both, new): (Vec<String>, Vec<String>) = programs.into_iter().partition(is_old);
     if both.is_empty() {
         return Err(usage(format!(
             "{} has none of these programs: {}",
-            old.path.display(),
+            old.path().display(),
             new.join(", ")
         )));
     }
     if !new.is_empty() {
         note!(
             "not measured, as {} has no such program: {}",
-            old.path.display(),
+            old.path().display(),
             new.join(", ")
         );
     }
@@ -145,10 +147,10 @@ fn in_both(programs: Vec<String>, old: Option<&ObjectVersion>) -> Result<Vec<Str
 }
 
 /// A packet or a context, or one of each: what the programs take.
-fn default_inputs(objects: &[ObjectVersion], programs: &[String]) -> Result<Vec<Input>> {
+fn default_inputs(objects: &[ObjectFile], programs: &[String]) -> Result<Vec<Input>> {
     let mut kinds = Vec::new();
     for object in objects {
-        let all = object.file().programs()?.into_iter();
+        let all = object.programs()?.into_iter();
         let chosen = all.filter(|one| programs.contains(&one.name));
         kinds.extend(chosen.filter_map(|one| one.kind.ok()));
     }
@@ -158,17 +160,9 @@ fn default_inputs(objects: &[ObjectVersion], programs: &[String]) -> Result<Vec<
     Ok(defaults)
 }
 
-fn version(path: &Path) -> Result<ObjectVersion> {
-    let file = ObjectFile::read(path)?;
-    Ok(ObjectVersion {
-        path: path.to_owned(),
-        bytes: file.bytes().to_vec(),
-    })
-}
-
 /// All programs that can be run in a loop; why not, if none can. Says which others there are.
-fn loopable(object: &ObjectVersion) -> Result<Vec<String>> {
-    let all = object.file().programs()?;
+fn loopable(object: &ObjectFile) -> Result<Vec<String>> {
+    let all = object.programs()?;
     let (mut names, mut others) = (Vec::new(), Vec::new());
     for program in all {
         match program.kind {
@@ -178,7 +172,7 @@ fn loopable(object: &ObjectVersion) -> Result<Vec<String>> {
     }
     let others = others.join("\n");
     if names.is_empty() {
-        return Err(usage(format!("{}: {others}", object.path.display())));
+        return Err(usage(format!("{}: {others}", object.path().display())));
     }
     if !others.is_empty() {
         note!("not measured: {others}");

@@ -1,8 +1,6 @@
 //! What is measured of a person's own programs.
 
-use std::path::PathBuf;
-
-use bpfcost_bpf::program::{MapContents, ObjectFile, ProgramKind, Settings};
+use bpfcost_bpf::program::{ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -10,38 +8,26 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnPrograms {
     /// The object, and behind it the one that it is compared with, if there is one.
-    pub objects: Vec<ObjectVersion>,
+    #[serde(with = "objects")]
+    pub objects: Vec<ObjectFile>,
     /// The programs by name: each object has all.
     pub programs: Vec<String>,
     /// The packets.
     pub inputs: Vec<Input>,
-    /// Whether programs may do what is seen outside of their maps and packets.
+    /// How each object is loaded.
     #[serde(default)]
-    pub allow_effects: bool,
-    /// First values of variables of the objects.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variables: Vec<(String, u64)>,
-    /// What their maps hold at first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub maps: Vec<MapSetting>,
-}
-
-/// What a map holds at first, and how much it can hold.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MapSetting {
-    /// Its name.
-    pub name: String,
-    /// The most entries, where they are not those of the object.
-    pub max_entries: Option<u32>,
-    /// Keys and values.
-    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    pub settings: Settings,
 }
 
 impl OwnPrograms {
     /// A digest of what programs are given beside their code: an input, by its place, and the contents of their variables and
     /// maps. Costs with another one are costs of something else.
     pub fn given(&self, input: usize) -> String {
-        let given = serde_json::json!([self.inputs[input].bytes, self.variables, self.maps]);
+        let given = serde_json::json!([
+            self.inputs[input].bytes,
+            self.settings.variables,
+            self.settings.maps
+        ]);
         let digest = Sha256::digest(given.to_string());
         digest
             .iter()
@@ -49,30 +35,6 @@ impl OwnPrograms {
             .map(|byte| format!("{byte:02x}"))
             .collect()
     }
-
-    /// How each object is loaded.
-    pub fn settings(&self) -> Settings {
-        let contents = |map: &MapSetting| MapContents {
-            name: map.name.clone(),
-            max_entries: map.max_entries,
-            entries: map.entries.clone(),
-        };
-        Settings {
-            allow_effects: self.allow_effects,
-            variables: self.variables.clone(),
-            maps: self.maps.iter().map(contents).collect(),
-        }
-    }
-}
-
-/// An object file with its bytes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ObjectVersion {
-    /// Where it was read.
-    pub path: PathBuf,
-    /// What is in it.
-    #[serde(with = "base64_bytes")]
-    pub bytes: Vec<u8>,
 }
 
 /// What a program is run on.
@@ -128,10 +90,38 @@ impl Input {
     }
 }
 
-impl ObjectVersion {
-    /// As it is loaded.
-    pub fn file(&self) -> ObjectFile {
-        ObjectFile::of(&self.path, self.bytes.clone())
+/// Objects as their paths and their bytes.
+mod objects {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{ObjectFile, base64_bytes};
+
+    #[derive(Serialize, Deserialize)]
+    struct Stored {
+        path: PathBuf,
+        #[serde(with = "base64_bytes")]
+        bytes: Vec<u8>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        objects: &[ObjectFile],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let stored = objects.iter().map(|object| Stored {
+            path: object.path().to_owned(),
+            bytes: object.bytes().to_vec(),
+        });
+        serializer.collect_seq(stored)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<ObjectFile>, D::Error> {
+        let stored = Vec::<Stored>::deserialize(deserializer)?;
+        let object = |one: Stored| ObjectFile::of(&one.path, one.bytes);
+        Ok(stored.into_iter().map(object).collect())
     }
 }
 

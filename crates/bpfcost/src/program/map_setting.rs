@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use bpfcost_bpf::program::ObjectFile;
+use bpfcost_bpf::program::{MapContents, ObjectFile};
 
-use super::{InputError, MapSetting, map_file, packet};
+use super::{InputError, map_file, packet};
 
 /// What stands between a map's name and its size.
 const SIZE: &str = ":max_entries";
 
 /// What these words say of the maps of an object.
-pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapSetting>> {
-    let mut settings: Vec<MapSetting> = Vec::new();
+pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapContents>> {
+    let mut settings: Vec<MapContents> = Vec::new();
     for word in words {
         let wrong = |why: String| InputError::Wrong(format!("--map {word}: {why}"));
         let (name, value) = word.split_once('=').ok_or_else(|| {
@@ -36,9 +36,9 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapSett
         })?;
         let place = settings.iter().position(|one| one.name == name);
         let place = place.unwrap_or_else(|| {
-            settings.push(MapSetting {
+            settings.push(MapContents {
                 name: name.to_owned(),
-                ..MapSetting::default()
+                ..MapContents::default()
             });
             settings.len() - 1
         });

@@ -7,6 +7,6 @@ mod map_setting;
 mod packet;
 mod pcap;
 
-pub use definition::{Form, Input, MapSetting, ObjectVersion, OwnPrograms};
+pub use definition::{Form, Input, OwnPrograms};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

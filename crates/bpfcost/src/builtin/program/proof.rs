@@ -1,9 +1,9 @@
 //! Compares what a batch did with what the program did alone.
 
-use bpfcost_bpf::program::Ran;
+use bpfcost_bpf::program::{Ran, STATE_WORDS};
 
 use crate::{
-    builtin::xdp_lb::check,
+    builtin::packet_diff,
     experiment::{Problem, differs},
 };
 
@@ -15,13 +15,13 @@ pub(super) struct Expected {
     /// The packet that it leaves.
     pub(super) output: Vec<u8>,
     /// How it changes the words of its context's state.
-    pub(super) changes: [i64; 12],
+    pub(super) changes: [i64; STATE_WORDS],
 }
 
 /// What a batch did that the program alone did not, if anything.
 pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Problem> {
     codes(expected.code, ran, ops)
-        .or_else(|| check::packet("the last run", &expected.output, &ran.seen.output))
+        .or_else(|| packet_diff::problem("the last run", &expected.output, &ran.seen.output))
         .or_else(|| {
             let words = |changes: &[i64]| {
                 let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
@@ -56,38 +56,22 @@ fn signed(code: u32) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use bpfcost_bpf::timing::Observation;
-
     use super::*;
+    use crate::builtin::batch::proved;
 
     #[test]
     fn each_difference_is_a_problem() {
         let expected = Expected {
             code: 2,
             output: vec![1; 60],
-            changes: [0; 12],
+            changes: [0; STATE_WORDS],
         };
         let right = Ran {
-            seen: Observation {
-                cpu: 0,
-                start_ns: 10,
-                end_ns: 20,
-                ops: 1000,
-                together: true,
-                cpu_counter: false,
-                ticks: 0,
-                waits: 0,
-                clock_ns: 0,
-                slices: Vec::new(),
-                edges: 0,
-                edges_in_order: true,
-                code: 1,
-                output: vec![1; 60],
-            },
+            seen: proved(1000, 1, vec![1; 60]),
             wrong: 0,
             wrong_code: 0,
-            changes: [0; 12],
-            undone: [0; 12],
+            changes: [0; STATE_WORDS],
+            undone: [0; STATE_WORDS],
         };
         let name = |change: fn(&mut Ran)| {
             let mut ran = right.clone();

@@ -4,11 +4,8 @@ use std::ops::RangeInclusive;
 
 use bpfcost_bpf::lb::{Flood, LbCounters, LruEntry};
 
-use super::{model::Expected, packet};
+use super::model::Expected;
 use crate::experiment::Problem;
-
-/// Bytes in one line of a hex diff.
-const LINE: usize = 16;
 
 /// How many wrong counters a problem spells out.
 const SHOWN: usize = 8;
@@ -108,68 +105,6 @@ pub(super) fn action(what: &str, expected: u32, got: u32) -> Option<Problem> {
         got: name(got),
         detail: "the datapath took another path; nothing is reported for this case".into(),
     })
-}
-
-/// The packet that an operation left.
-pub(in crate::builtin) fn packet(what: &str, expected: &[u8], got: &[u8]) -> Option<Problem> {
-    if expected == got {
-        return None;
-    }
-    let at = expected
-        .iter()
-        .zip(got)
-        .position(|(a, b)| a != b)
-        .unwrap_or(expected.len().min(got.len()));
-    Some(Problem {
-        check: format!("packet of {what}"),
-        expected: describe(expected, at),
-        got: describe(got, at),
-        detail: hex_diff(expected, got),
-    })
-}
-
-fn describe(packet: &[u8], at: usize) -> String {
-    match packet.get(at) {
-        Some(byte) => format!("{byte:02x} at byte {at} ({})", packet::field(packet, at)),
-        None => format!("{} bytes", packet.len()),
-    }
-}
-
-/// Both packets line by line where they differ, with the fields that are wrong.
-fn hex_diff(expected: &[u8], got: &[u8]) -> String {
-    let length = expected.len().max(got.len());
-    let mut text = String::new();
-    for start in (0..length).step_by(LINE) {
-        let line = |bytes: &[u8]| -> Vec<Option<u8>> {
-            (start..(start + LINE).min(length))
-                .map(|i| bytes.get(i).copied())
-                .collect()
-        };
-        let (want, have) = (line(expected), line(got));
-        let hex = |bytes: &[Option<u8>]| -> String {
-            let cells = bytes
-                .iter()
-                .map(|byte| byte.map_or("--".into(), |b| format!("{b:02x}")));
-            cells.collect::<Vec<_>>().join(" ")
-        };
-        if want == have {
-            text += &format!("  {start:04x}   {}\n", hex(&want));
-            continue;
-        }
-        let wrong: Vec<usize> = (0..want.len()).filter(|&i| want[i] != have[i]).collect();
-        let marks: String = (0..want.len())
-            .map(|i| if wrong.contains(&i) { "^^ " } else { "   " })
-            .collect();
-        let mut fields: Vec<&str> = wrong
-            .iter()
-            .map(|i| packet::field(expected, start + i))
-            .collect();
-        fields.dedup();
-        text += &format!("- {start:04x}   {}\n", hex(&want));
-        text += &format!("+ {start:04x}   {}\n", hex(&have));
-        text += &format!("         {} {}\n", marks.trim_end(), fields.join(", "));
-    }
-    text + "(- expected, + got)"
 }
 
 /// Every counter of a CPU between `before` and `after`.

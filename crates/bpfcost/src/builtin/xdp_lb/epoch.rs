@@ -20,6 +20,7 @@ use super::{
 use crate::builtin::{
     batch::{self, WARM_UP_SHARE, mean_ns_per_op, mix, slices, trial},
     memory::KernelMemory,
+    packet_diff,
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
@@ -342,7 +343,7 @@ impl XdpLbEpoch {
                 let what = format!("operation {number} of the replay");
                 let expected = expected_packet(scenario, &work.packet, sequence.address(word));
                 prove(check::action(&what, scenario.action as u32, seen.action))?;
-                prove(check::packet(&what, &expected, &seen.packet))?;
+                prove(packet_diff::problem(&what, &expected, &seen.packet))?;
             }
             let expected = model::expected(scenario, sequence, work.cpu, ops);
             prove(check::counters(&expected, &before, &after, ops))?;

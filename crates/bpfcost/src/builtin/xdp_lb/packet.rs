@@ -115,47 +115,6 @@ pub(super) fn encapsulated(
     .concat()
 }
 
-/// The name of what stands at an offset of a packet, for people who read a hex diff.
-pub(super) fn field(packet: &[u8], offset: usize) -> &'static str {
-    const V4: [(usize, &str); 10] = [
-        (0, "version and length"),
-        (1, "DSCP and ECN"),
-        (2, "total length"),
-        (4, "identification"),
-        (6, "fragment bits"),
-        (8, "TTL"),
-        (9, "protocol"),
-        (10, "header checksum"),
-        (12, "source address"),
-        (16, "destination address"),
-    ];
-    const V6: [(usize, &str); 6] = [
-        (0, "version, class and flow label"),
-        (4, "payload length"),
-        (6, "next header"),
-        (7, "hop limit"),
-        (8, "source address"),
-        (24, "destination address"),
-    ];
-    let (fields, length): (&[_], usize) = match packet.get(12..14) {
-        _ if offset < 6 => return "Ethernet destination",
-        _ if offset < 12 => return "Ethernet source",
-        _ if offset < ETHERNET => return "ethertype",
-        Some([0x08, 0x00]) => (&V4, 20),
-        Some([0x86, 0xdd]) => (&V6, 40),
-        _ => return "payload",
-    };
-    let within = offset - ETHERNET;
-    if within >= length {
-        return "behind the first IP header";
-    }
-    fields
-        .iter()
-        .rev()
-        .find(|(start, _)| *start <= within)
-        .map_or("", |(_, name)| name)
-}
-
 fn ethernet(source: [u8; 6], destination: [u8; 6], ether_type: EtherType) -> [u8; ETHERNET] {
     Ethernet2Header {
         source,

@@ -15,7 +15,7 @@ use super::{
     scenario::Scenario,
     sequence::Sequence,
 };
-use crate::experiment::Problem;
+use crate::{builtin::packet_diff, experiment::Problem};
 
 /// What every batch must leave, whatever its body.
 pub(super) fn outcome_problem(
@@ -24,7 +24,7 @@ pub(super) fn outcome_problem(
     outcome: &[u8],
 ) -> Option<Problem> {
     check::action("the last operation", scenario.action as u32, seen.code)
-        .or_else(|| check::packet("the last operation", outcome, &seen.output))
+        .or_else(|| packet_diff::problem("the last operation", outcome, &seen.output))
 }
 
 /// What the datapath finds of new connections before a batch: a second that is over, in which it counted some.
