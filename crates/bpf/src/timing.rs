@@ -105,18 +105,27 @@ pub(crate) fn slice(ops: u64, after_tick: bool) -> u64 {
 }
 
 /// Whether a batch that ran whole has a reading of the clock for each slice but the last, in the order of time. A batch in
-/// one piece has none.
+/// one piece has none. On a coarse clock several readings may be the same.
 fn in_order(sample: &TimingSample, slice: u64) -> bool {
     let edges = &sample.edges;
     let slices = sample.ops.saturating_sub(1).div_ceil(slice.max(1));
-    let moves = edges.windows(2).all(|two| two[0] < two[1]);
+    let moves = edges.windows(2).all(|two| two[0] <= two[1]);
     match (edges.first(), edges.last()) {
         (Some(&first), Some(&last)) => {
-            let inside = sample.start_ns < first && last < sample.end_ns;
+            let inside = sample.start_ns <= first && last <= sample.end_ns;
             edges.len() as u64 + 1 == slices && moves && inside
         }
         _ => true,
     }
+}
+
+/// What a reading of the clock between slices cost. `None` where all readings can't have cost what was measured: an emulator
+/// translates the code that measures it meanwhile.
+fn read_cost_ns(sample: &TimingSample) -> Option<u64> {
+    let lasted_ns = sample.end_ns.saturating_sub(sample.start_ns);
+    let all_ns = sample.clock_ns.checked_mul(sample.edges.len() as u64)?;
+    // A coarse clock may show twice the cost.
+    (all_ns / 2 <= lasted_ns).then_some(sample.clock_ns)
 }
 
 /// The time of a batch without the clock reads between its slices. They are not all of it, however short it is.
@@ -124,8 +133,12 @@ pub(crate) fn without_reads(elapsed_ns: u64, reads_ns: u64) -> f64 {
     elapsed_ns as f64 - (reads_ns as f64).min(elapsed_ns as f64 / 2.0)
 }
 
-/// Nanoseconds per operation of each slice that lies between two edges: of all whole ones but the first.
+/// Nanoseconds per operation of each slice that lies between two edges: of all whole ones but the first. None where the
+/// clock is too coarse for them: where it did not move on in one.
 pub(crate) fn slices(edges: &[u64], slice: u64, clock_ns: u64) -> Vec<f64> {
+    if edges.windows(2).any(|two| two[0] == two[1]) {
+        return Vec::new();
+    }
     let of_slice = |edges: &[u64]| {
         let ns = edges[1].saturating_sub(edges[0]).saturating_sub(clock_ns);
         ns as f64 / slice as f64
@@ -154,13 +167,15 @@ pub struct Observation {
     /// How often the thread that ran the batch gave up its CPU to wait for something. A batch never
     /// waits: where this is not 0, the CPU may have been idle, and an emulated clock may have leapt.
     pub waits: u64,
-    /// The cost of a clock read between two slices, in nanoseconds; it is subtracted from all values.
+    /// The cost of a clock read between two slices, in nanoseconds; it is subtracted from all values. 0 where it is not
+    /// known.
     pub clock_ns: u64,
-    /// Nanoseconds per body of each whole slice, in order, but for the first, whose first body follows no reset.
+    /// Nanoseconds per body of each whole slice, in order, but for the first, whose first body follows no reset. None
+    /// where the cost of a clock read is not known, and where the clock is too coarse.
     pub slices: Vec<f64>,
     /// How often the clock was read between slices.
     pub edges: u64,
-    /// Whether it was read after each slice but the last, and moved on from each reading to the next.
+    /// Whether it was read after each slice but the last, and never went back.
     pub edges_in_order: bool,
     /// What the last body returned.
     pub code: u32,
@@ -170,6 +185,8 @@ pub struct Observation {
 
 impl Observation {
     fn of(cpu: u32, slice: u64, sample: TimingSample, ran: TestRun) -> Self {
+        let cost_ns = read_cost_ns(&sample);
+        let of = |cost_ns| slices(&sample.edges, slice, cost_ns);
         Observation {
             cpu,
             start_ns: sample.start_ns,
@@ -179,8 +196,8 @@ impl Observation {
             cpu_counter: sample.cpu_counter == 1,
             ticks: sample.ticks,
             waits: ran.waits,
-            clock_ns: sample.clock_ns,
-            slices: slices(&sample.edges, slice, sample.clock_ns),
+            clock_ns: cost_ns.unwrap_or(0),
+            slices: cost_ns.map_or(Vec::new(), of),
             edges: sample.edges.len() as u64,
             edges_in_order: in_order(&sample, slice),
             code: ran.code,
@@ -476,16 +493,27 @@ mod tests {
         };
         assert!(with(|_| ()));
         assert!(with(|sample| sample.edges.clear()));
-        assert!(!with(|sample| sample.edges[1] = 200));
+        assert!(!with(|sample| sample.edges[1] = 199));
         assert!(!with(|sample| sample.edges[0] = 99));
         assert!(!with(|sample| sample.edges[1] = 501));
         assert!(!with(|sample| sample.edges.push(400)));
         assert!(!with(|sample| sample.edges.truncate(1)));
+        // Two of them took no more than the 400 ns of the batch, or twice that on a coarse clock.
+        let cost_ns = |clock_ns| {
+            read_cost_ns(&TimingSample {
+                clock_ns,
+                ..good.clone()
+            })
+        };
+        assert_eq!([cost_ns(30), cost_ns(400)], [Some(30), Some(400)]);
+        assert_eq!([cost_ns(402), cost_ns(u64::MAX)], [None, None]);
     }
 
     #[test]
     fn clock_reads_are_subtracted_from_slices_and_batches() {
         assert_eq!(slices(&[1000, 1130, 1250], 4, 30), [25.0, 22.5]);
+        // The clock did not move on in one of them: it is no clock for slices.
+        assert!(slices(&[1000, 1100, 1100, 1200], 4, 0).is_empty());
         // A read can't take longer than its slice.
         assert_eq!(slices(&[1000, 1010], 4, 30), [0.0]);
         assert_eq!(without_reads(1000, 300), 700.0);

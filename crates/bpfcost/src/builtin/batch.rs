@@ -45,7 +45,7 @@ const WAITED: &str = "the thread slept during the batch: the CPU may have been i
     instructions jumps";
 
 /// What is wrong with a batch whose slices are not in order.
-const CLOCK_STOOD: &str = "the clock stood still or went back between slices of the batch";
+const CLOCK_WENT_BACK: &str = "the clock went back between slices of the batch";
 
 /// What every batch must show, whatever its body: that it ran whole, on all CPUs, by a clock that moved and,
 /// where instructions are counted, did not leap.
@@ -60,7 +60,14 @@ pub(super) fn problem(
         together(seen.cpu, seen.together)
             .or_else(|| operations(ops, seen.ops))
             .or_else(|| clock(seen.start_ns, seen.end_ns))
-            .or_else(|| differs("slices in order", true, seen.edges_in_order, CLOCK_STOOD))
+            .or_else(|| {
+                differs(
+                    "slices in order",
+                    true,
+                    seen.edges_in_order,
+                    CLOCK_WENT_BACK,
+                )
+            })
             .or_else(|| differs("waits", 0, if exact { seen.waits } else { 0 }, WAITED))
     };
     // No check can fail on a CPU of which nothing was seen.

@@ -126,7 +126,7 @@ impl Events for KernelDriver {
         }
         if seen.ops == ask.events && !seen.edges_in_order {
             return Err(Error::Refused(
-                "the clock stood still or went back between slices of the batch".to_owned(),
+                "the clock went back between slices of the batch".to_owned(),
             ));
         }
         Ok(BatchResult {
