@@ -32,8 +32,8 @@
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
 //!   may before a RET.
-//! - Go functions are probed at their entry and at RETs, not in between: no register is dead there, and the stack
-//!   may be full. Nor are functions that set the direction flag probed in between.
+//! - In between, Go functions are probed at instructions of 5 bytes and more, behind the test of the stack's limit.
+//!   Functions that set the direction flag are not probed in between.
 //! - The instructions before a probed one are not moved with it, unless that is a RET: where a branch leads into the
 //!   4 bytes behind its first, it has no probe. Nor has it where a jump table might lead there.
 //! - Jumps into a function from outside of it are found where they have a distance of 4 bytes; the landing pads of

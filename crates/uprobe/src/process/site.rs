@@ -79,10 +79,9 @@ impl Site {
         };
         let is_return = decoded.instructions[index].flow_control() == FlowControl::Return;
         if function.is_go && !is_return {
-            // Arguments are passed in all registers but r12, which the function itself uses.
-            let reason = "in a Go function, no register is free there, and no room on the stack is certain; \
-                          its entry and its RETs can be probed";
-            return Err(refuse(reason.to_owned()));
+            decoded
+                .has_room_in_go(index)
+                .map_err(|reason| refuse(reason.to_owned()))?;
         }
         // Programs are C functions, which rely on it to be clear: to test it takes a PUSHF at each hit.
         if decoded.has(Mnemonic::Std) {
@@ -157,6 +156,14 @@ impl Site {
             )
         };
         what(self) == what(other) && self.instructions == other.instructions
+    }
+
+    /// Whether flags, registers and the red zone have to stay as they are: before any instruction but the first and a
+    /// RET of Go, which has no red zone and leaves r12 and the flags dead there.
+    pub(super) fn is_amid(&self) -> bool {
+        let is_return = |one: &Instruction| one.flow_control() == FlowControl::Return;
+        self.when == When::Inside
+            && !(self.is_go && self.instructions.get(self.probed).is_some_and(is_return))
     }
 
     /// Whether its instructions reach into these bytes.

@@ -2,7 +2,7 @@
 //!
 //! With one register alone, a thread finds its area, checks that it is its own, takes a frame, moves its stack pointer
 //! there, and stores its registers as the kernel's `struct pt_regs`. At a function's entry and at its RETs, the flags
-//! are dead, and in Go so is r12: nothing is written to a goroutine's stack, which may have no room left. Elsewhere
+//! are dead, and in Go so is r12: nothing is written to a goroutine's stack, which may have no room left. In C
 //! the register is r11, which the ABI lets a function change, but GCC knows better of functions in the same file
 //! (-fipa-ra, part of -O2): a caller may keep something in it. So it is pushed first. There is room for that: the
 //! kernel puts signal frames there. Vector registers are neither saved nor used: programs must not use them either.
@@ -10,7 +10,8 @@
 //! Inside of a function nothing is dead, and the 128 bytes below the stack pointer, the red zone, may be in use. So
 //! the stack pointer moves below it by LEA, which leaves the flags alone, and r11 and the flags are pushed: those by
 //! LAHF and SETO, since POPF is slow. They are the six that arithmetic changes; pt_regs holds them and what user
-//! space always has, without the direction flag. At a RET of Go, pt_regs holds no flags, as at entries and returns.
+//! space always has, without the direction flag. At a RET of Go, pt_regs holds no flags, as at entries and returns;
+//! inside of Go functions, a probe is only where the stack has room.
 //!
 //! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
@@ -123,7 +124,11 @@ impl<'a> Assembly<'a> {
         let (program, cookie) = (label(), label());
         let (call_return, probe) = (label(), label());
         let (again, past, function) = (label(), label(), label());
-        let scratch = if site.is_go { r12 } else { r11 };
+        let scratch = if site.is_go && !site.is_amid() {
+            r12
+        } else {
+            r11
+        };
         let moved = Vec::new();
         Ok(Assembly {
             a,
@@ -199,13 +204,13 @@ impl<'a> Assembly<'a> {
 
     fn write_probe(&mut self) -> Result<(), IcedError> {
         let (s, level) = (self.scratch, LEVEL as i32);
-        let (pushed, is_inside) = (self.pushed(), self.keeps_flags());
+        let (pushed, is_amid) = (self.pushed(), self.site.is_amid());
         let slots = self.context.layout.to_slots() + self.context.slot * SLOT;
         let (mut claim, mut full) = (self.a.create_label(), self.a.create_label());
         let a = &mut self.a;
 
         a.set_label(&mut self.probe)?;
-        if is_inside {
+        if is_amid {
             a.lea(rsp, qword_ptr(rsp - RED_ZONE))?;
             a.push(s)?;
             a.mov(s, rax)?;
@@ -253,7 +258,7 @@ impl<'a> Assembly<'a> {
         for (offset, register) in registers.into_iter().filter(|&(_, register)| register != s) {
             a.mov(qword_ptr(s + (level + offset)), register)?;
         }
-        if is_inside {
+        if is_amid {
             a.movzx(eax, byte_ptr(rsp + 1))?;
             a.movzx(ecx, byte_ptr(rsp))?;
             a.shl(ecx, OVERFLOW)?;
@@ -287,7 +292,7 @@ impl<'a> Assembly<'a> {
         a.mov(rdi, rsp)?;
         a.call(qword_ptr(self.program))?;
 
-        if is_inside {
+        if is_amid {
             // Other sites leave it as it was when the frame was made.
             a.mov(qword_ptr(rsp + regs::RFLAGS), RFLAGS)?;
         }
@@ -320,7 +325,7 @@ impl<'a> Assembly<'a> {
         self.write_claim()?;
         let a = &mut self.a;
         a.set_label(&mut self.past)?;
-        if is_inside {
+        if is_amid {
             a.mov(s, rax)?;
             a.pop(rax)?;
             // The overflow flag: 1 + 127 is too much for 8 bits.
@@ -338,16 +343,11 @@ impl<'a> Assembly<'a> {
         a.zero_bytes()
     }
 
-    /// Whether the flags and the red zone have to stay as they are. At Go's RETs they don't.
-    fn keeps_flags(&self) -> bool {
-        self.site.when == When::Inside && !self.site.is_go
-    }
-
     /// How many bytes the thread's own stack pointer is moved.
     fn pushed(&self) -> i32 {
-        match (self.site.is_go, self.keeps_flags()) {
-            (true, _) => 0,
-            (false, true) => RED_ZONE + 16,
+        match (self.site.is_amid(), self.site.is_go) {
+            (true, _) => RED_ZONE + 16,
+            (false, true) => 0,
             (false, false) => 8,
         }
     }

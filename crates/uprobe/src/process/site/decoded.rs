@@ -9,6 +9,9 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
+/// Where in Go's description of a goroutine the limit of its stack is.
+const GO_STACK_LIMIT: u64 = 0x10;
+
 /// A function, decoded.
 pub(super) struct Decoded<'a> {
     function: &'a Function,
@@ -174,6 +177,34 @@ impl<'a> Decoded<'a> {
                 return Err("a call or a jump lies in the 5 bytes that end with its RET");
             }
         }
+    }
+
+    /// Whether a probe at an instruction of a Go function, not a RET, has the room on the stack that it needs, and
+    /// no goroutine can be stopped amid the bytes that the jump replaces.
+    pub(super) fn has_room_in_go(&self, index: usize) -> Result<(), &'static str> {
+        let probed = &self.instructions[index];
+        // Behind the test of the stack's limit, Go leaves 800 bytes for functions without such a test. Where the test
+        // fails, the function goes on behind its end, with no room.
+        let tested = self.instructions.windows(2).find(|pair| {
+            let limit = pair[0].mnemonic() == Mnemonic::Cmp
+                && pair[0].op1_kind() == OpKind::Memory
+                && pair[0].memory_displacement64() == GO_STACK_LIMIT;
+            limit && pair[1].mnemonic() == Mnemonic::Jbe
+        });
+        let has_room = tested.is_some_and(|pair| {
+            (pair[1].next_ip()..pair[1].near_branch_target()).contains(&probed.ip())
+        });
+        if !has_room {
+            return Err("this place of a Go function has no room on the stack that is certain");
+        }
+        // Go's runtime interrupts a goroutine between any two instructions, and lets it go on much later.
+        if probed.len() < JUMP {
+            return Err(
+                "in a Go function, the instruction has to have 5 bytes, such as a call: a goroutine may be stopped \
+                 behind a shorter one",
+            );
+        }
+        Ok(())
     }
 
     /// Whether a jump leaves the function. One through a table stays.

@@ -198,8 +198,31 @@ fn functions_whose_state_is_unknown_have_few_places() {
     );
     let mut go = function(&INSIDE);
     go.is_go = true;
-    assert!(reason(Site::at(&go, 2)).starts_with("in a Go function, no register is free there"));
+    assert_eq!(
+        reason(Site::at(&go, 2)),
+        "this place of a Go function has no room on the stack that is certain"
+    );
     let site = Site::at(&go, 21).unwrap();
     assert_eq!((site.when, site.probed()), (When::Inside, 0x1015));
     assert!(Site::at(&go, 0).is_ok());
+}
+
+#[test]
+fn amid_go_functions_there_has_to_be_room_and_one_instruction() {
+    // cmp rsp, [r14 + 16]; jbe to +0x11; push rbp; call 0x2000 (+7); add rsp, 16; ret (+0x10); behind it, what makes
+    // the stack larger: call 0x2000; jmp to the start
+    let mut go = function(&[
+        0x49, 0x3b, 0x66, 0x10, 0x76, 0x0b, 0x55, 0xe8, 0xf4, 0x0f, 0x00, 0x00, 0x48, 0x83, 0xc4,
+        0x10, 0xc3, 0xe8, 0xea, 0x0f, 0x00, 0x00, 0xeb, 0xe8,
+    ]);
+    go.is_go = true;
+    let site = Site::at(&go, 7).unwrap();
+    assert_eq!((site.address, site.end()), (0x1007, 0x100c));
+    assert!(site.is_amid());
+    let refused = |offset| reason(Site::at(&go, offset));
+    assert!(refused(6).contains("has to have 5 bytes"));
+    let full = "this place of a Go function has no room on the stack that is certain";
+    assert_eq!([refused(4), refused(0x11)], [full, full]);
+    // A RET of Go needs no room; r12 and the flags are dead there.
+    assert!(!Site::at(&go, 0x10).unwrap().is_amid());
 }

@@ -32,7 +32,14 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             Site::returns(&function).unwrap().sites.remove(0),
             Site::at(&function, 10).unwrap(),
         ];
-        if !is_go {
+        if is_go {
+            // cmp rsp, [r14 + 16]; jbe to the end; mov eax, 1; ret
+            let mut tested = function.clone();
+            tested.code = vec![
+                0x49, 0x3b, 0x66, 0x10, 0x76, 0x06, 0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3,
+            ];
+            sites.push(Site::at(&tested, 6).unwrap());
+        } else {
             sites.push(Site::at(&function, 4).unwrap());
         }
         for site in sites {
@@ -66,7 +73,7 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
         let own = decode(&trampoline)
             .into_iter()
             .filter(|one| trampoline.own.contains(&one.ip()));
-        let is_inside = site.when == When::Inside && !site.is_go;
+        let is_amid = site.is_amid();
         let mut on_own_stack = false;
         // How far the thread's stack pointer is below where it was.
         let mut below = 0;
@@ -102,11 +109,10 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
                 .filter(|used| writes.contains(&used.access()))
             {
                 // The one exception, and below the red zone the flags as well.
-                let registers: &[_] = match (site.is_go, is_inside) {
-                    (true, _) => &[],
+                let registers: &[_] = match (is_amid, site.is_go) {
+                    (true, _) if below >= 128 => &[Register::R11, Register::RAX],
                     (false, false) => &[Register::R11],
-                    (false, true) if below >= 128 => &[Register::R11, Register::RAX],
-                    (false, true) => &[],
+                    _ => &[],
                 };
                 let saves = instruction.code() == Code::Push_r64
                     && registers.contains(&instruction.op0_register());
@@ -115,7 +121,7 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
                     "{instruction:?}"
                 );
                 assert!(used.base() != Register::RBP, "{instruction:?}");
-                let scratch = if site.is_go {
+                let scratch = if site.is_go && !is_amid {
                     Register::R12
                 } else {
                     Register::R11
@@ -138,11 +144,9 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
 
 #[test]
 fn flags_are_saved_before_they_change_and_restored_last() {
-    let inside = trampolines()
-        .into_iter()
-        .filter(|(site, _)| site.when == When::Inside && !site.is_go);
+    let amid = trampolines().into_iter().filter(|(site, _)| site.is_amid());
     let mut count = 0;
-    for (_, trampoline) in inside {
+    for (_, trampoline) in amid {
         let own: Vec<_> = decode(&trampoline)
             .into_iter()
             .filter(|one| trampoline.own.contains(&one.ip()))
@@ -159,7 +163,7 @@ fn flags_are_saved_before_they_change_and_restored_last() {
         }));
         count += 1;
     }
-    assert_eq!(count, 2);
+    assert_eq!(count, 3);
 }
 
 #[test]
@@ -172,10 +176,10 @@ fn entries_and_insides_are_probed_before_their_moved_code_and_rets_after_it() {
                 .copied()
                 .unwrap()
         };
-        let first = match (site.is_go, site.when) {
-            (true, _) => Code::Rdfsbase_r64,
-            (false, When::Inside) => Code::Lea_r64_m,
-            (false, _) => Code::Push_r64,
+        let first = match (site.is_amid(), site.is_go) {
+            (true, _) => Code::Lea_r64_m,
+            (false, true) => Code::Rdfsbase_r64,
+            (false, false) => Code::Push_r64,
         };
         assert_eq!(at(trampoline.own.start).code(), first);
         match site.when {
@@ -188,7 +192,12 @@ fn entries_and_insides_are_probed_before_their_moved_code_and_rets_after_it() {
             }
             When::Inside if site.probed == 0 => {
                 assert_eq!(trampoline.entry, trampoline.own.start);
-                assert_eq!(at(trampoline.own.end).code(), Code::Xor_rm32_r32);
+                let moved = if site.is_go {
+                    Code::Mov_r32_imm32
+                } else {
+                    Code::Xor_rm32_r32
+                };
+                assert_eq!(at(trampoline.own.end).code(), moved);
                 let back = at(trampoline.back.unwrap());
                 assert_eq!(back.code(), Code::Jmp_rel32_64);
                 assert_eq!(back.near_branch_target(), site.end());

@@ -16,7 +16,7 @@
 //! - Stacks are those of user space only, by frame pointers.
 //! - `bpf_trace_printk` writes to a ring ([`super::MapLayout::trace_ring`]); `%p` and `%pK` show addresses, not hashes.
 //!
-//! Not here yet: timers, dynamic pointers, `bpf_map_lookup_percpu_elem`.
+//! Not here yet: timers, dynamic pointers. `bpf_map_lookup_percpu_elem` has no meaning here: values are those of threads.
 
 mod blob;
 mod map;
