@@ -28,7 +28,7 @@ use crate::{
     experiment::{Experiment, Role},
     measure::{Plan, Stop},
     probe,
-    record::{self, Journal, Record, Status},
+    record::{self, BudgetVerdict, Journal, Record, Status, VerdictRecord},
     report::{
         self,
         matrix::{self, Matrix, ReportPart},
@@ -220,7 +220,10 @@ pub(super) fn finish(
             .iter()
             .any(|case| case.status == Status::Invalid)
     };
-    if records.iter().any(|record| record.stop == Stop::Aborted) {
+    if records
+        .iter()
+        .any(|record| record.stop == Stop::Aborted || is_over_budget(record))
+    {
         exit = exit.max(Exit::Gate);
     }
     if records.iter().any(lacking) {
@@ -237,6 +240,13 @@ pub(super) fn finish(
             Ok(exit)
         }
     }
+}
+
+/// Whether something costs more than what it is compared with, beyond noise and by more than the budget.
+fn is_over_budget(record: &Record) -> bool {
+    let mut compared = record.comparisons.iter();
+    compared
+        .any(|one| one.budget == Some(BudgetVerdict::Over) && one.verdict == VerdictRecord::Slower)
 }
 
 /// Reports whether anything is left of the probes.

@@ -6,6 +6,7 @@ mod compare;
 mod exit;
 mod format;
 mod guest;
+mod init_ci;
 mod interrupt;
 mod kernel;
 mod list;
@@ -74,6 +75,7 @@ enum Command {
     Compare(compare::Args),
     Report(report::Args),
     Kernel(kernel::Args),
+    InitCi(init_ci::Args),
     SelfTest(self_test::Args),
     /// The guest's side of a run, and the launcher of QEMU.
     #[command(hide = true)]
@@ -130,6 +132,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Kernel(args) => kernel::run(&args),
+        Command::InitCi(args) => init_ci::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
         Command::Guest(args) => guest::run(&args),
         Command::Agent(args) => agent::run(&args),

@@ -111,6 +111,8 @@ pub(super) struct Args {
     #[arg(help_heading = SUBJECT)]
     abort_above: Option<f64>,
     /// Show whether each probe stays within this relative cost
+    ///
+    /// The exit code is 1 if one costs more than that, beyond noise.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
     /// Make each window hold what the probe does once in this time

@@ -25,6 +25,14 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     })
 }
 
+/// A [`share`], or nothing at all.
+pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
+    match text.trim() {
+        "0" | "0%" => Ok(0.0),
+        text => share(text),
+    }
+}
+
 /// No interval gets as narrow: where epochs of 2.4 s differ by 1 %, a year of them leaves ±0.0005 %.
 const FINEST: f64 = 1e-6;
 

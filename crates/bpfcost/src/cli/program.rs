@@ -10,7 +10,7 @@ use super::{
     exit::{Exit, lacking, usage},
     measurement::{self, Options},
     output::note,
-    place,
+    parse, place,
 };
 use crate::{
     builtin::program::Programs,
@@ -58,6 +58,12 @@ pub(super) struct Args {
     /// Compare with the same programs of this object, measured in the same run
     #[arg(long, value_name = "OLD.bpf.o")]
     against: Option<PathBuf>,
+    /// With --against: fail if a program costs more by over this share, beyond noise
+    ///
+    /// The exit code is then 1. On exact targets 0% finds one instruction more.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share_or_none, allow_hyphen_values = true)]
+    #[arg(requires = "against")]
+    budget: Option<f64>,
     /// Fill a map from a file, or change its size: NAME=FILE.json, NAME:max_entries=N [repeatable]
     ///
     /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
@@ -84,14 +90,18 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     }
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
-    let plans = measurement::plans(options, experiment, None, &host)?;
+    let plans = measurement::plans(options, experiment, args.budget, &host)?;
     if !options.dry_run {
         for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
             place::able(&host, &**experiment)?;
             supported(&**experiment, plan)?;
         }
     }
-    measurement::run(options, EventLoad::default(), plans, &host)
+    let load = EventLoad {
+        rate: None,
+        budget: args.budget,
+    };
+    measurement::run(options, load, plans, &host)
 }
 
 /// What the command line names.

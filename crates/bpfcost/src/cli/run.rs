@@ -57,6 +57,8 @@ pub(super) struct Args {
     rate: Option<f64>,
     /// Show which comparisons stay within this relative cost; for attach and map, the highest
     /// event rate within this share of a core
+    ///
+    /// The exit code is 1 if a comparison is over it, beyond noise.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
     /// Continue a run that ended early, `bpfcost overhead` included

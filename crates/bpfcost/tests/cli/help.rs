@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::tool::Tool;
 
 /// The commands that people type; the first is the program itself.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "",
     "check",
     "list",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 16] = [
     "compare",
     "report",
     "self-test",
+    "init-ci",
     "kernel",
     "kernel add",
     "kernel build",

@@ -61,3 +61,4 @@ mod sniffer;
 mod stack;
 mod tool;
 mod top;
+mod workflows;

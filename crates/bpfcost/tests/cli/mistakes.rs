@@ -150,6 +150,7 @@ fn numbers_that_make_no_sense() {
     }
     tool.refuses("run xdp-lb --seed -1", 2, &["-1"]);
     tool.refuses("run xdp-lb --budget 0%", 2, &["--budget", "above 0%"]);
+    tool.refuses("program x.bpf.o --budget 0%", 2, &["--against"]);
     for (rate, words) in [
         ("200", "200 has no unit: write 200/s, 200k/s or 200M/s"),
         ("0/s", "above 0"),

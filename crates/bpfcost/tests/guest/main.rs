@@ -13,6 +13,7 @@ mod exact;
 mod faults;
 mod features;
 mod frame_pointer;
+mod gate;
 mod inside;
 mod iperf3;
 mod kernels;
