@@ -172,7 +172,13 @@ fn traced(list: &str, functions: &[&str]) -> Vec<String> {
 fn enabled(tracefs: &MountedFs, event: &str) -> Option<String> {
     let folder = tracepoint::folder(event);
     let text = fs::read_to_string(tracefs.path(&folder).join("enable")).ok()?;
-    (text.trim() != "0").then(|| format!("tracing is on in tracefs's {folder}/enable"))
+    // The kernel switches that of bpf_printk on with the first program that prints, and leaves it on.
+    (text.trim() != "0").then(|| {
+        format!(
+            "tracing is on in tracefs's {folder}/enable; if nobody reads it, switch it off: \
+             echo 0 > /sys/kernel/tracing/{folder}/enable"
+        )
+    })
 }
 
 #[cfg(test)]
