@@ -38,6 +38,7 @@ impl MapLayout for OneArray {
                 value_size: 8,
                 entries: 8,
             }),
+            arena: None,
         })
     }
 }

@@ -20,6 +20,8 @@ use libbpf_rs::{MapCore as _, Object, ObjectBuilder, RingBuffer, RingBufferBuild
 use std::{cell::Cell, rc::Rc};
 
 const SOURCE: &str = "examples/hits.bpf.c";
+/// That of arenas, for kernels that have them.
+const ARENA_SOURCE: &str = "examples/arena.bpf.c";
 /// How often each way is timed, in turns.
 const ROUNDS: usize = 5;
 /// The program that is at the return too.
@@ -41,6 +43,9 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("on_thread", "asks for process and thread"),
     ("on_clock", "asks for the time"),
 ];
+const ARENA_PROGRAM: (&str, &str) = ("on_arena", "adds 1 in an arena");
+/// The program that writes the ring.
+const RINGER: &str = "on_ring";
 /// How the probed function begins, by its name and by how it is compiled.
 const ENTRIES: [(&str, &[&str]); 4] = [
     ("push", &["-fno-omit-frame-pointer", "-fcf-protection=none"]),
@@ -78,10 +83,11 @@ fn in_process(probes: &mut Probes, process: &mut Target, function: &Function, na
     let hits = probes.detach(attached).expect("it detaches").entry;
     assert_eq!(hits.missed, 0, "{name}");
     assert!(hits.hits > 0, "{name}");
-    let mut records = 0;
-    probes.consume("ring", |_, _| records += 1).expect("a ring");
-    let sent = if name == "on_ring" { hits.hits } else { 0 };
-    assert_eq!(records, sent, "{name}");
+    if name == RINGER {
+        let mut records = 0;
+        probes.consume("ring", |_, _| records += 1).expect("a ring");
+        assert_eq!(records, hits.hits, "{name}");
+    }
     time
 }
 
@@ -105,16 +111,18 @@ fn in_kernel(kernel: &mut Kernel, process: &mut Target, function: &Function, nam
     };
     let time = time(process);
     drop(links);
-    kernel.ring.consume().expect("a ring");
+    if let Some(ring) = &kernel.ring {
+        ring.consume().expect("a ring");
+    }
     let records = kernel.records.replace(0);
-    assert_eq!(records > 0, name == "on_ring", "{name}");
+    assert_eq!(records > 0, name == RINGER, "{name}");
     time
 }
 
 /// The programs in the kernel.
 struct Kernel {
     object: Object,
-    ring: RingBuffer<'static>,
+    ring: Option<RingBuffer<'static>>,
     records: Rc<Cell<u64>>,
 }
 
@@ -126,17 +134,15 @@ impl Kernel {
         let object = open.load().expect("it loads");
         let records = Rc::new(Cell::new(0));
         let counted = Rc::clone(&records);
-        let map = object
-            .maps()
-            .find(|map| map.name() == "ring")
-            .expect("a ring");
-        let mut builder = RingBufferBuilder::new();
-        let added = builder.add(&map, move |_| {
-            counted.set(counted.get() + 1);
-            0
+        let ring = object.maps().find(|map| map.name() == "ring").map(|map| {
+            let mut builder = RingBufferBuilder::new();
+            let added = builder.add(&map, move |_| {
+                counted.set(counted.get() + 1);
+                0
+            });
+            added.expect("a ring");
+            builder.build().expect("a ring")
         });
-        added.expect("a ring");
-        let ring = builder.build().expect("a ring");
         Kernel {
             object,
             ring,
@@ -145,33 +151,59 @@ impl Kernel {
     }
 }
 
-fn main() {
-    let bytes = compile::bpf(SOURCE);
-    let loaded = LoadedObject::from_bytes("hits", &bytes, &Choice::default()).expect("it loads");
-    let mut probes = Probes::new(loaded).expect("maps");
-    let mut kernel = Kernel::load(&bytes);
-    println!("ns added to a call        user   kernel   ratio   of a program that");
-    for (entry, flags) in ENTRIES {
-        let binary = Binary::compile("timed.c", flags);
-        let mut process = binary.start(&[]);
+/// The programs of an object, in both ways.
+struct Programs {
+    probes: Probes,
+    kernel: Kernel,
+}
+
+impl Programs {
+    fn load(source: &str) -> Result<Self, bpfcost_uprobe::object::Error> {
+        let bytes = compile::bpf(source);
+        let loaded = LoadedObject::from_bytes(source, &bytes, &Choice::default())?;
+        Ok(Programs {
+            probes: Probes::new(loaded).expect("maps"),
+            kernel: Kernel::load(&bytes),
+        })
+    }
+
+    /// Times a program at a function that begins as `entry` says.
+    fn time(&mut self, entry: &str, process: &mut Target, (name, about): (&str, &str)) {
         let image = Image::of_program(process.pid()).expect("it runs");
         let function = image.function("work").expect("it is there");
-        for (name, about) in PROGRAMS {
-            let [mut bare, mut user, mut other] = [f64::INFINITY; 3];
-            for _ in 0..ROUNDS {
-                bare = bare.min(time(&mut process));
-                user = user.min(in_process(&mut probes, &mut process, &function, name));
-                other = other.min(in_kernel(&mut kernel, &mut process, &function, name));
-            }
-            println!(
-                "{entry:8} {name:11} {:9.1} {:8.1} {:7.1}   {about}",
-                user - bare,
-                other - bare,
-                (other - bare) / (user - bare)
-            );
-            if entry != "push" && name == TWICE {
-                break;
-            }
+        let [mut bare, mut user, mut other] = [f64::INFINITY; 3];
+        for _ in 0..ROUNDS {
+            bare = bare.min(time(process));
+            user = user.min(in_process(&mut self.probes, process, &function, name));
+            other = other.min(in_kernel(&mut self.kernel, process, &function, name));
         }
+        println!(
+            "{entry:8} {name:11} {:9.1} {:8.1} {:7.1}   {about}",
+            user - bare,
+            other - bare,
+            (other - bare) / (user - bare)
+        );
+    }
+}
+
+fn main() {
+    let mut programs = Programs::load(SOURCE).expect("it loads");
+    let arena = Programs::load(ARENA_SOURCE);
+    println!("ns added to a call        user   kernel   ratio   of a program that");
+    for (index, (entry, flags)) in ENTRIES.into_iter().enumerate() {
+        let mut process = Binary::compile("timed.c", flags).start(&[]);
+        let is_first = index == 0;
+        let count = if is_first { PROGRAMS.len() } else { 2 };
+        for one in &PROGRAMS[..count] {
+            programs.time(entry, &mut process, *one);
+        }
+    }
+    match arena {
+        Ok(mut arena) => {
+            let (entry, flags) = ENTRIES[0];
+            let mut process = Binary::compile("timed.c", flags).start(&[]);
+            arena.time(entry, &mut process, ARENA_PROGRAM);
+        }
+        Err(error) => println!("without arenas: {error}"),
     }
 }

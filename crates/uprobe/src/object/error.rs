@@ -46,6 +46,14 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// An arena of the object can't be used.
+    #[error("the arena {map} can't be used in user space: {reason}")]
+    Arena {
+        /// The map's name.
+        map: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The kernel does not say what is in an array of programs, or does not change it.
     #[error("the programs of the map {map} can't be read or changed: {source}")]
     Slots {

@@ -21,6 +21,7 @@ use libbpf_rs::{
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::{
+    arena::{self, Arena},
     error::{Error, Result},
     map::LoadedMap,
     messages,
@@ -106,6 +107,7 @@ impl LoadedObject {
     /// Loads an object from memory; `name` stands in messages.
     pub fn from_bytes(name: &str, bytes: &[u8], choice: &Choice<'_>) -> Result<Self> {
         let object = open_object(name, bytes, |object| choose(object, bytes, choice))?;
+        arena::check(&object, bytes)?;
         let object = load_object(name, object)?;
         read(&object).map_err(|source| Error::Load {
             object: name.to_owned(),
@@ -155,6 +157,9 @@ fn choose(object: &mut OpenObject, bytes: &[u8], choice: &Choice<'_>) -> libbpf_
         if map.map_type() == MapType::Array {
             let flags = map.map_flags() | BPF_F_MMAPABLE;
             map.set_map_flags(flags)?;
+        }
+        if map.map_type() == MapType::Arena {
+            arena::set_address(&mut map)?;
         }
         set_constants(&mut map, bytes, choice)?;
     }
@@ -318,6 +323,7 @@ fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
             value_size: map.value_size(),
             entries: info.max_entries,
             is_read_only: info.map_flags & BPF_F_RDONLY_PROG != 0,
+            arena: Arena::of(map.map_type(), &info),
             fd,
         });
     }

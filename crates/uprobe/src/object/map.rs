@@ -10,9 +10,12 @@ use std::{
 };
 
 use libbpf_rs::MapType;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::error::{Error, Result};
+use super::{
+    arena::Arena,
+    error::{Error, Result},
+};
 
 /// A page of x86-64.
 const PAGE_BYTES: usize = 4096;
@@ -32,6 +35,8 @@ pub struct LoadedMap {
     pub entries: u32,
     /// Whether user space can only read it (`.rodata`).
     pub is_read_only: bool,
+    /// Where it is, if it is an arena.
+    pub arena: Option<Arena>,
     pub(super) fd: OwnedFd,
 }
 
@@ -56,35 +61,37 @@ impl LoadedMap {
         (self.value_size as usize).next_multiple_of(8)
     }
 
-    /// Maps an array's own pages into this process: both sides see each other's writes.
+    /// Maps the own pages of an array or an arena into this process: both sides see each other's writes.
     pub fn pages(&self) -> Result<Pages> {
         let failed = |source| Error::Pages {
             map: self.name.clone(),
             source,
         };
-        if !self.is_array() {
-            let kind = format!("it is no array, but {:?}", self.kind);
-            return Err(failed(io::Error::new(io::ErrorKind::Unsupported, kind)));
-        }
-        let bytes = self.stride() * self.entries as usize;
+        let (at, bytes) = match self.arena {
+            // All processes have it at the same address.
+            Some(arena) => (Some(arena.start), arena.bytes as usize),
+            None if self.is_array() => (None, self.stride() * self.entries as usize),
+            None => {
+                let kind = format!("it is no array, but {:?}", self.kind);
+                return Err(failed(io::Error::new(io::ErrorKind::Unsupported, kind)));
+            }
+        };
         let length = bytes.next_multiple_of(PAGE_BYTES);
         let length = NonZeroUsize::new(length).expect("arrays have entries");
+        let flags = match at {
+            Some(_) => MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
+            None => MapFlags::SHARED,
+        };
         let access = if self.is_read_only {
             ProtFlags::READ
         } else {
             ProtFlags::READ | ProtFlags::WRITE
         };
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of this process.
-        let address = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                length.get(),
-                access,
-                MapFlags::SHARED,
-                &self.fd,
-                0,
-            )
-        };
+        let at = at.map_or(ptr::null_mut(), |at| {
+            ptr::with_exposed_provenance_mut(at as usize)
+        });
+        // SAFETY: a new mapping that replaces no other one touches no memory of this process.
+        let address = unsafe { mmap(at, length.get(), access, flags, &self.fd, 0) };
         let address = address.map_err(|error| failed(error.into()))?;
         Ok(Pages {
             address: NonNull::new(address.cast()).expect("nothing is mapped at 0"),
@@ -109,6 +116,23 @@ impl Pages {
     /// The address of the first value.
     pub fn address(&self) -> NonNull<u8> {
         self.address
+    }
+
+    /// Has pages be there that bytes are in: those of an arena may not be, and reading one that can't be had would end the
+    /// process.
+    pub fn touch(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let end = (offset + bytes).next_multiple_of(PAGE_BYTES);
+        assert!(end <= self.length());
+        // SAFETY: inside of the mapping, whose pages are shared: none loses what is in it.
+        let touched = unsafe {
+            madvise(
+                self.address.as_ptr().add(start).cast(),
+                end - start,
+                Advice::LinuxPopulateRead,
+            )
+        };
+        Ok(touched?)
     }
 
     /// Copies bytes out. Programs may write them meanwhile.

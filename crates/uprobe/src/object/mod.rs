@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+mod arena;
 mod error;
 mod loading;
 mod map;
@@ -20,6 +21,7 @@ mod printk;
 mod program_array;
 mod verifier_log;
 
+pub use arena::Arena;
 pub use error::{Error, Result};
 pub use loading::{
     Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,

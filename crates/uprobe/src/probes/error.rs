@@ -83,6 +83,32 @@ pub enum Error {
         /// What is left.
         left: u64,
     },
+    /// An arena has one address in all processes, and another mapping of the process is there.
+    #[error(
+        "the arena {map} can't be mapped into process {pid}: {what} is at {address:#x}\n  try again: another address is chosen then; or use a kernel uprobe"
+    )]
+    ArenaTaken {
+        /// The map.
+        map: String,
+        /// The process.
+        pid: i32,
+        /// The address.
+        address: u64,
+        /// What is there.
+        what: String,
+    },
+    /// The process filters its system calls, and an arena needs some.
+    #[error(
+        "{program} uses the arena {map}, whose pages take system calls, and process {pid} runs under seccomp, which may kill it for that\n  use a kernel uprobe for it"
+    )]
+    ArenaSeccomp {
+        /// The program.
+        program: String,
+        /// The map.
+        map: String,
+        /// The process.
+        pid: i32,
+    },
     /// A ring holds what no program writes.
     #[error(
         "the ring {map} of process {pid} holds no valid record\n  the process, or a probe, overwrote it: attach again"

@@ -7,10 +7,10 @@ use super::{
     table::{Entry, Table},
 };
 use crate::{
-    object::LoadedMap,
+    object::{Arena, LoadedMap, Pages},
     translate::{ArrayPlace, helpers::STACK_HEAD},
 };
-use std::os::fd::AsRawFd as _;
+use std::{io, os::fd::AsRawFd as _};
 
 /// A map of an object whose programs run in user space. Keys and values are bytes, as long as the map's are.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +184,56 @@ impl Map<'_> {
         let fd = self.map.fd().as_raw_fd();
         let targets = self.probes.targets.values();
         Ok(targets.map(|target| target.dropped(fd)).sum())
+    }
+}
+
+/// Of arenas. Pages that nothing has used yet are made by reading them, as by any user of an arena.
+impl Map<'_> {
+    /// Where an arena is: at the same address in all processes.
+    pub fn arena(&self) -> Result<Arena> {
+        let arena = self.map.arena;
+        arena.ok_or_else(|| wrong(self.map, "address of an arena"))
+    }
+
+    /// Bytes of an arena at an address, as pointers in it are.
+    pub fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        let (pages, offset) = self.arena_bytes(address, bytes, "read")?;
+        Ok(pages.read(offset, bytes))
+    }
+
+    /// Writes bytes of an arena at an address.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let (pages, offset) = self.arena_bytes(address, bytes.len(), "written")?;
+        pages.write(offset, bytes);
+        Ok(())
+    }
+
+    /// The pages, and where in them the bytes are, which are there then.
+    fn arena_bytes(
+        &self,
+        address: u64,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<(&Pages, usize)> {
+        let arena = self.arena()?;
+        let Some(Store::Arena(pages)) = self.store else {
+            return Err(wrong(self.map, "address of an arena"));
+        };
+        let failed = |source| Error::Map {
+            map: self.map.name.clone(),
+            what,
+            source,
+        };
+        let offset = address
+            .checked_sub(arena.start)
+            .and_then(|offset| usize::try_from(offset).ok())
+            .filter(|offset| {
+                let end = offset.checked_add(bytes);
+                end.is_some_and(|end| end <= pages.length())
+            });
+        let offset = offset.ok_or_else(|| failed(io::Error::from_raw_os_error(libc::EFAULT)))?;
+        pages.touch(offset, bytes).map_err(failed)?;
+        Ok((pages, offset))
     }
 }
 

@@ -19,6 +19,7 @@
 //! Hash tables and stacks are in memory that all processes of one [`Probes`] share; what the kernel has per CPU is per
 //! thread, and a ring is of each process.
 
+mod arena;
 mod environment;
 mod error;
 mod map;

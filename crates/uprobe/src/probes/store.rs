@@ -18,6 +18,8 @@ use libbpf_rs::MapType;
 pub(super) enum Store {
     /// The kernel's own pages.
     Array(Pages),
+    /// The kernel's own pages, at the same address everywhere.
+    Arena(Pages),
     /// A hash table.
     Table(Table),
     /// A hash table with a value of each thread.
@@ -44,6 +46,7 @@ impl Store {
         };
         Ok(Some(match map.kind {
             MapType::Array => Store::Array(map.pages()?),
+            MapType::Arena => Store::Arena(map.pages()?),
             MapType::Hash => Store::Table(Table::create(shape(false, false))?),
             MapType::LruHash => Store::Table(Table::create(shape(true, false))?),
             MapType::PercpuHash => Store::ThreadTable(Table::create(shape(false, true))?),
@@ -76,6 +79,7 @@ pub(super) fn share(memory: &SharedMemory) -> Shared<'_> {
         bytes: memory.bytes() as u64,
         is_read_only: false,
         again_from: None,
+        at: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one process has of an object: its maps, its helpers and its programs.
 
 use super::{
-    environment,
+    arena, environment,
     error::{Error, Result},
     ring::Ring,
     store::{self, Store},
@@ -228,7 +228,7 @@ impl Target {
             program: program.name.clone(),
             source,
         };
-        self.check_helpers(program)?;
+        self.check_calls(object, program)?;
         self.place(object, stores, program)?;
         if self.lacks_guard && uses_any(program, READERS) {
             self.runtime.install_guard()?;
@@ -342,11 +342,12 @@ impl Target {
         }
     }
 
-    /// An error where a helper makes system calls that a filter may answer with the process's death.
-    fn check_helpers(&self, program: &LoadedProgram) -> Result<()> {
+    /// An error where a helper, or an arena, makes system calls that a filter may answer with the process's death.
+    fn check_calls(&self, object: &LoadedObject, program: &LoadedProgram) -> Result<()> {
         if !self.has_seccomp {
             return Ok(());
         }
+        arena::check_calls(object, program, self.runtime.pid())?;
         let loud = program
             .instructions
             .iter()
@@ -398,6 +399,14 @@ impl Target {
                         bytes: pages.length() as u64,
                         is_read_only: map.is_read_only,
                         again_from: None,
+                        at: None,
+                    },
+                    Store::Arena(pages) => Shared {
+                        file: map.fd(),
+                        bytes: pages.length() as u64,
+                        is_read_only: false,
+                        again_from: None,
+                        at: map.arena.map(|arena| arena.start),
                     },
                     Store::Table(table) | Store::ThreadTable(table) => store::share(table.memory()),
                     Store::Stacks(memory) => store::share(memory),
@@ -412,8 +421,9 @@ impl Target {
             })
             .collect();
         let (fds, files): (Vec<i32>, Vec<Shared<'_>>) = shared.into_iter().unzip();
-        let addresses: HashMap<i32, u64> =
-            fds.into_iter().zip(self.runtime.share(&files)?).collect();
+        let addresses = self.runtime.share(&files);
+        let addresses = addresses.map_err(|error| arena::taken(error, object))?;
+        let addresses: HashMap<i32, u64> = fds.into_iter().zip(addresses).collect();
         for (fd, map, store) in missing {
             let at = addresses.get(&fd).copied().unwrap_or_default();
             let values = ArrayPlace {
@@ -421,8 +431,14 @@ impl Target {
                 value_size: map.value_size,
                 entries: map.entries,
             };
+            let arena = map
+                .arena
+                .map(|arena| arena::place(&mut self.runtime, arena))
+                .transpose()?;
             let (descriptor, own) = match store {
                 Store::Array(_) => (MapDescriptor::array(values), Own::Nothing),
+                // No helper takes one.
+                Store::Arena(_) => (MapDescriptor::array(values), Own::Nothing),
                 Store::Table(table) => (table.descriptor(at), Own::Nothing),
                 Store::ThreadTable(table) => {
                     let bytes = table.shape().thread_stride() as u64 * u64::from(map.entries);
@@ -457,7 +473,11 @@ impl Target {
                 Ok::<_, process::Error>(descriptor.to_bytes().to_vec())
             })?;
             let array = matches!(store, Store::Array(_)).then_some(values);
-            let place = MapPlace { handle, array };
+            let place = MapPlace {
+                handle,
+                array,
+                arena,
+            };
             self.maps.insert(fd, Placed { place, own });
         }
         Ok(())

@@ -12,7 +12,9 @@
 use super::{
     area::{open_mapped, take},
     error::{Error, Result},
-    layout::{AREA, CHILD, CHILD_AREAS, CHILDREN, CHILDREN_BYTES, CHILDREN_HEAD, SLOT},
+    layout::{
+        AREA, CHILD, CHILD_AREAS, CHILDREN, CHILDREN_BYTES, CHILDREN_CLOSED, CHILDREN_HEAD, SLOT,
+    },
     maps::{Mapping, mappings},
     memory::Memory,
     session::Session,
@@ -76,6 +78,13 @@ impl Children {
         let mut number = [0; 8];
         let read = self.file.read_exact_at(&mut number, 0);
         read.map_or(0, |()| u64::from_le_bytes(number).min(CHILDREN))
+    }
+
+    /// Gives no more children slots: their calls are missed.
+    pub(super) fn close(&self) -> Result<()> {
+        let closed = 1_u64.to_le_bytes();
+        let written = self.file.write_all_at(&closed, CHILDREN_CLOSED);
+        written.map_err(|error| Error::system("memory of children", error))
     }
 
     /// Bytes of each area of each child. Reading the file makes no pages, as reading a mapping would.

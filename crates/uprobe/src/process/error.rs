@@ -199,6 +199,18 @@ pub enum Error {
         /// How many bytes were looked for.
         size: u64,
     },
+    /// Memory that has one address in all processes, and another mapping is there.
+    #[error(
+        "{address:#x} of process {pid} is taken by {what}\n  try again, or use a kernel uprobe"
+    )]
+    AddressTaken {
+        /// The process.
+        pid: i32,
+        /// The address.
+        address: u64,
+        /// What is there.
+        what: String,
+    },
     /// The code area is full.
     #[error(
         "process {pid} has no room left for more probe code\n  restart it, or use fewer probes"

@@ -122,8 +122,10 @@ pub(super) const CHILDREN: u64 = 1024;
 pub(super) const CHILD_AREAS: u64 = 16;
 /// The bytes of one child's slots.
 pub(super) const CHILD: u64 = CHILD_AREAS * AREA;
-/// The memory for children: a page with the number of those that have taken slots, 8 bytes; then their slots.
+/// The memory for children: a page with the number of those that have taken slots, 8 bytes, and whether no more may take
+/// some, 8 bytes; then their slots.
 pub(super) const CHILDREN_HEAD: u64 = PAGE;
+pub(super) const CHILDREN_CLOSED: u64 = 8;
 pub(super) const CHILDREN_BYTES: u64 = CHILDREN_HEAD + CHILDREN * CHILD;
 
 impl Layout {

@@ -72,6 +72,18 @@ pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
     Ok(text.lines().filter_map(parse).collect())
 }
 
+/// Whether a forked child has the mapping that begins at an address too: `dc` says that it has not.
+pub(super) fn is_copied(pid: i32, at: u64) -> Result<bool> {
+    let path = format!("/proc/{pid}/smaps");
+    let text = fs::read_to_string(&path).map_err(|error| Error::system(path, error))?;
+    let mut lines = text.lines();
+    let start = format!("{at:08x}-");
+    let flags = lines
+        .find(|line| line.starts_with(&start))
+        .and_then(|_| lines.find_map(|line| line.strip_prefix("VmFlags:")));
+    Ok(flags.is_some_and(|flags| !flags.split_ascii_whitespace().any(|flag| flag == "dc")))
+}
+
 fn parse(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut field = || {

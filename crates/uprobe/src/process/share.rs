@@ -7,6 +7,7 @@ use super::{
     area::take,
     error::{Error, Result},
     layout::STATE_SCRATCH,
+    maps::{is_copied, mappings},
     memory::Memory,
     runtime::Runtime,
     session::Session,
@@ -42,6 +43,8 @@ pub struct Shared<'a> {
     /// Where a second mapping of the rest of the file begins that follows the first one: a ring's records never end at
     /// its end.
     pub again_from: Option<u64>,
+    /// The address that it has to have, for the kernel's arenas. Their pages come when they are used first.
+    pub at: Option<u64>,
 }
 
 impl Shared<'_> {
@@ -75,6 +78,33 @@ impl Runtime {
         }
         session.finish()?;
         Ok(addresses)
+    }
+}
+
+impl Runtime {
+    /// Makes memory of the process alone, all of it zero, and zero again in each of its children. Returns its address.
+    pub fn make_wiped(&mut self, bytes: u64) -> Result<u64> {
+        let session = Session::one(&self.tracer)?;
+        let bytes = bytes.next_multiple_of(PAGE);
+        let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+        let map = [0, bytes, access, flags, u64::MAX, 0];
+        let at = session.call("mmap", libc::SYS_mmap, map)?;
+        let wiped = [at, bytes, libc::MADV_WIPEONFORK as u64, 0, 0, 0];
+        session.call("madvise", libc::SYS_madvise, wiped)?;
+        session.finish()?;
+        Ok(at)
+    }
+
+    /// Has forked children miss calls if the kernel does not copy a mapping for them, as newer ones do with arenas.
+    pub fn close_to_children_without(&mut self, at: u64) -> Result<()> {
+        let Some(children) = &self.areas.children else {
+            return Ok(());
+        };
+        if !is_copied(self.pid, at)? {
+            children.close()?;
+        }
+        Ok(())
     }
 }
 
@@ -148,6 +178,9 @@ impl Sharing<'_> {
         } as u64;
         // The pages are there: a probe does not wait until they are mapped.
         let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as u64;
+        if let Some(at) = shared.at {
+            return self.map_at(at, shared.bytes, access, file);
+        }
         let Some(start) = shared.again_from else {
             let call = [0, shared.bytes, access, flags, file, 0];
             return self.session.call("mmap", libc::SYS_mmap, call);
@@ -170,6 +203,30 @@ impl Sharing<'_> {
             self.session.call("mmap", libc::SYS_mmap, call)?;
         }
         Ok(at)
+    }
+
+    /// Maps a file at an address where nothing else is.
+    fn map_at(&mut self, at: u64, bytes: u64, access: u64, file: u64) -> Result<u64> {
+        let flags = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
+        let call = [at, bytes, access, flags, file, 0];
+        match self.session.call("mmap", libc::SYS_mmap, call) {
+            Err(Error::Remote { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
+                let all = mappings(self.pid)?;
+                let there = all
+                    .iter()
+                    .find(|one| one.start < at + bytes && at < one.end);
+                let what = there.map_or("something", |one| match one.name.as_str() {
+                    "" => "memory without a name",
+                    name => name,
+                });
+                Err(Error::AddressTaken {
+                    pid: self.pid,
+                    address: at,
+                    what: what.to_owned(),
+                })
+            }
+            other => other,
+        }
     }
 
     fn close(&mut self, file: u64) -> Result<()> {

@@ -4,15 +4,16 @@ use super::{
     assembler::{Condition, Extend, Op, R9, R10, R11, RAX, RCX, RDX, Reg, Shift, Size},
     error::Result,
     instruction::{Instruction, alu, class},
+    pointers::ArenaUse,
     translator::Pass,
 };
 
 impl Pass<'_> {
     pub(super) fn arithmetic(&mut self, index: usize, instruction: Instruction) -> Result<()> {
-        let size = if instruction.class() == class::ALU64 {
-            Size::S64
-        } else {
-            Size::S32
+        let size = match (instruction.class(), self.arena_use(index)) {
+            (_, ArenaUse::Unclear(what)) => return self.unsupported(index, what.to_owned()),
+            (class::ALU64, ArenaUse::None) => Size::S64,
+            _ => Size::S32,
         };
         let dst = self.writable(index, instruction.dst)?;
         let source = self.readable(index, instruction.src)?;
@@ -82,7 +83,7 @@ impl Pass<'_> {
             (8, _) => self.code.extend(size, Extend::SignByte, dst, source),
             (16, _) => self.code.extend(size, Extend::SignHalf, dst, source),
             (32, Size::S64) => self.code.extend(size, Extend::SignWord, dst, source),
-            (1, Size::S64) => return self.unsupported(index, "an arena".to_owned()),
+            (1, Size::S64) => return self.cast(index, instruction, dst, source),
             _ => return self.unsupported(index, "a move of this width".to_owned()),
         }
         Ok(())

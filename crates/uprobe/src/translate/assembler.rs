@@ -351,6 +351,11 @@ impl Assembler {
         self.byte(0x58 | reg.0 & 7);
     }
 
+    /// `syscall`, which changes RAX, RCX and R11.
+    pub(crate) fn system_call(&mut self) {
+        self.bytes.extend_from_slice(&[0x0f, 0x05]);
+    }
+
     pub(crate) fn leave(&mut self) {
         self.byte(0xc9);
     }

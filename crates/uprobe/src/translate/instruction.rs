@@ -90,6 +90,9 @@ const TAIL_CALL: u32 = 12;
 const TRACE_PRINTK: u32 = 6;
 const TRACE_VPRINTK: u32 = 177;
 
+/// The offset of a move that changes a pointer's form.
+const ADDRESS_SPACE_CAST: i16 = 1;
+
 /// The frame pointer.
 pub(crate) const FRAME: u8 = 10;
 
@@ -115,6 +118,26 @@ pub(crate) enum Width {
     Half,
     Word,
     Double,
+}
+
+impl Width {
+    pub(crate) fn bytes(self) -> i32 {
+        match self {
+            Width::Byte => 1,
+            Width::Half => 2,
+            Width::Word => 4,
+            Width::Double => 8,
+        }
+    }
+}
+
+/// A change of a pointer's form (`addr_space_cast`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    /// To the address that user space has.
+    ToUser,
+    /// To the low half of it, by which programs make accesses.
+    ToKernel,
 }
 
 impl Instruction {
@@ -197,6 +220,19 @@ impl Instruction {
     /// The id of the helper that it calls.
     pub(crate) fn helper(&self) -> Option<u32> {
         (self.is_call() && self.src == 0).then_some(self.immediate.cast_unsigned())
+    }
+
+    /// Whether it changes a pointer's form, and how.
+    pub(crate) fn cast(&self) -> Option<Cast> {
+        let is_move = self.class() == class::ALU64
+            && self.operation() == alu::MOV
+            && self.has_register_operand();
+        // The address spaces, of the result in the upper half.
+        match self.immediate {
+            0x1_0000 if is_move && self.offset == ADDRESS_SPACE_CAST => Some(Cast::ToUser),
+            1 if is_move && self.offset == ADDRESS_SPACE_CAST => Some(Cast::ToKernel),
+            _ => None,
+        }
     }
 
     /// Whether it is a tail call.

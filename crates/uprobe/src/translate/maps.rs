@@ -22,6 +22,21 @@ pub struct MapPlace {
     pub handle: u64,
     /// The values, if the map is an array: its lookups need no call.
     pub array: Option<ArrayPlace>,
+    /// The memory, if the map is an arena.
+    pub arena: Option<ArenaPlace>,
+}
+
+/// An arena in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaPlace {
+    /// The address of the first page: the same in all processes, and in the kernel's pointers.
+    pub start: u64,
+    /// Its bytes: whole pages, at most 4 GiB.
+    pub bytes: u64,
+    /// Where a byte for each page is, 0 at first, which becomes 1 once an access has met the page.
+    pub pages: u64,
+    /// Whether pointers always keep their short form (`BPF_F_NO_USER_CONV`).
+    pub keeps_short: bool,
 }
 
 /// The values of an array in the target.

@@ -1,6 +1,7 @@
 //! Loads, stores, and atomic operations on memory.
 
 use super::{
+    arena::Place,
     assembler::{Condition, Memory, Op, R10, R11, RAX, Reg, Size},
     error::Result,
     instruction::{Instruction, Width, atomic, class, mode},
@@ -16,6 +17,7 @@ impl Pass<'_> {
         let dst = self.writable(index, instruction.dst)?;
         let base = self.readable(index, instruction.src)?;
         let width = instruction.width();
+        let at = (base, instruction.offset);
         let (size, code): (_, &[u8]) = match (instruction.mode(), width) {
             (mode::MEM, Width::Byte) => (Size::S32, &[0x0f, 0xb6]),
             (mode::MEM, Width::Half) => (Size::S32, &[0x0f, 0xb7]),
@@ -26,7 +28,9 @@ impl Pass<'_> {
             (mode::MEMSX, Width::Word) => (Size::S64, &[0x63]),
             _ => return self.unsupported(index, "a load of this mode".to_owned()),
         };
-        self.access(0, size, code, dst, base, instruction.offset);
+        let place = self.access_place(index, at, width, Some(dst))?;
+        self.access(0, size, code, dst, place.base, place.offset);
+        self.land_access(place);
         Ok(())
     }
 
@@ -35,11 +39,17 @@ impl Pass<'_> {
         let source = self.readable(index, instruction.src)?;
         match (instruction.class(), instruction.mode()) {
             (class::ST, mode::MEM) => {
-                self.store_immediate(instruction, base);
+                let at = (base, instruction.offset);
+                let place = self.access_place(index, at, instruction.width(), None)?;
+                self.store_immediate(instruction, &place);
+                self.land_access(place);
                 Ok(())
             }
             (class::STX, mode::MEM) => {
-                self.store_register(instruction.width(), source, base, instruction.offset);
+                let at = (base, instruction.offset);
+                let place = self.access_place(index, at, instruction.width(), None)?;
+                self.store_register(instruction.width(), source, &place);
+                self.land_access(place);
                 Ok(())
             }
             (class::STX, mode::ATOMIC) => self.atomic(index, instruction),
@@ -57,7 +67,7 @@ impl Pass<'_> {
         self.code.memory(&form, reg.0, base, offset.into());
     }
 
-    fn store_register(&mut self, width: Width, source: Reg, base: Reg, offset: i16) {
+    fn store_register(&mut self, width: Width, source: Reg, place: &Place) {
         let form = Memory {
             prefix: if width == Width::Half { HALF } else { 0 },
             size: if width == Width::Double {
@@ -72,10 +82,11 @@ impl Pass<'_> {
             },
             is_byte: width == Width::Byte,
         };
-        self.code.memory(&form, source.0, base, offset.into());
+        self.code
+            .memory(&form, source.0, place.base, place.offset.into());
     }
 
-    fn store_immediate(&mut self, instruction: Instruction, base: Reg) {
+    fn store_immediate(&mut self, instruction: Instruction, place: &Place) {
         let bytes = instruction.immediate.to_le_bytes();
         let (prefix, size, code, length): (_, _, &[u8], _) = match instruction.width() {
             Width::Byte => (0, Size::S32, &[0xc6], 1),
@@ -83,7 +94,7 @@ impl Pass<'_> {
             Width::Word => (0, Size::S32, &[0xc7], 4),
             Width::Double => (0, Size::S64, &[0xc7], 4),
         };
-        self.access(prefix, size, code, Reg(0), base, instruction.offset);
+        self.access(prefix, size, code, Reg(0), place.base, place.offset);
         self.code.immediate(&bytes[..length]);
     }
 
@@ -104,7 +115,9 @@ impl Pass<'_> {
             atomic::STORE_RELEASE => {
                 let base = self.readable(index, instruction.dst)?;
                 let source = self.readable(index, instruction.src)?;
-                self.store_register(width, source, base, offset);
+                let place = self.access_place(index, (base, offset), width, None)?;
+                self.store_register(width, source, &place);
+                self.land_access(place);
                 return Ok(());
             }
             _ => {}
@@ -121,6 +134,7 @@ impl Pass<'_> {
         } else {
             self.readable(index, instruction.src)?
         };
+        let place = self.access_place(index, (base, offset), width, None)?;
         let (prefix, code): (_, &[u8]) = match immediate {
             atomic::ADD => (LOCK, &[0x01]),
             atomic::OR => (LOCK, &[0x09]),
@@ -137,27 +151,37 @@ impl Pass<'_> {
                     atomic::XOR => Op::Xor,
                     _ => return self.unsupported(index, "this atomic operation".to_owned()),
                 };
-                self.fetching(size, op, base, source, offset);
+                let is_conditional = place.is_conditional();
+                self.fetching(size, op, source, &place);
+                self.land_access(place);
+                if is_conditional && size == Size::S32 {
+                    self.code.mov(size, source, source);
+                }
                 return Ok(());
             }
         };
-        self.access(prefix, size, code, source, base, offset);
-        if immediate == atomic::CMPXCHG && size == Size::S32 {
-            // Where it succeeds, the upper half of RAX is what it was.
-            self.code.mov(Size::S32, RAX, RAX);
+        let is_conditional = place.is_conditional();
+        self.access(prefix, size, code, source, place.base, place.offset);
+        self.land_access(place);
+        // The verifier relies on an empty upper half. Where the exchange succeeds, that of RAX is what it was.
+        match size {
+            Size::S32 if immediate == atomic::CMPXCHG => self.code.mov(size, RAX, RAX),
+            Size::S32 if is_conditional && is_fetching => self.code.mov(size, source, source),
+            _ => {}
         }
         Ok(())
     }
 
     /// What x86 has no instruction for: combines memory with the source, which gets the old value.
-    fn fetching(&mut self, size: Size, op: Op, base: Reg, source: Reg, offset: i16) {
+    fn fetching(&mut self, size: Size, op: Op, source: Reg, place: &Place) {
         let moved = |reg| if reg == RAX { R11 } else { reg };
+        let (base, offset) = (moved(place.base), place.offset);
         self.code.mov(Size::S64, R11, RAX);
-        self.access(0, size, &[0x8b], RAX, moved(base), offset);
+        self.access(0, size, &[0x8b], RAX, base, offset);
         let again = self.code.here();
         self.code.mov(size, R10, RAX);
         self.code.op(size, op, R10, moved(source));
-        self.access(LOCK, size, &[0x0f, 0xb1], R10, moved(base), offset);
+        self.access(LOCK, size, &[0x0f, 0xb1], R10, base, offset);
         self.code.repeat_if(Condition::NotEqual, again);
         if source != RAX {
             self.code.mov(size, source, RAX);

@@ -14,9 +14,11 @@
 //! - A 32-bit compare-and-exchange always clears the upper half of R0, as BPF wants it; the kernel of 6.18 leaves it in
 //!   some programs with branches (`tests/translate/generator/mod.rs`).
 //! - Reads through a bad pointer, which only programs with kernel pointers make, are not caught.
-//! - Arenas, kernel functions, kernel variables and packet loads are errors, in code that the verifier proved dead too.
+//! - A store to a page of an arena that nobody has asked for makes the page; the kernel drops it.
+//! - Kernel functions, kernel variables and packet loads are errors, in code that the verifier proved dead too.
 
 mod alu;
+mod arena;
 mod assembler;
 mod control;
 mod error;
@@ -30,6 +32,8 @@ mod labels;
 mod map_use;
 mod maps;
 mod memory;
+mod pointer_state;
+mod pointers;
 mod tail_call;
 mod translator;
 
@@ -38,7 +42,7 @@ use helper_name::helper_id;
 pub use helper_table::HelperTable;
 pub use instruction::Instruction;
 pub use kernel_image::KernelImage;
-pub use maps::{ArrayPlace, MapLayout, MapPlace};
+pub use maps::{ArenaPlace, ArrayPlace, MapLayout, MapPlace};
 pub use tail_call::{MOST_TAIL_CALLS, most_stack};
 pub use translator::Translator;
 

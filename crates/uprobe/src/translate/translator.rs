@@ -2,6 +2,7 @@
 
 use super::{
     Backend, FunctionOffset, MachineCode, MapLayout, MapPlace, Program,
+    arena::TOUCH_STACK,
     assembler::{Assembler, R8, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Reg},
     control::LOOP_STACK,
     error::{Error, Result},
@@ -10,7 +11,8 @@ use super::{
     instruction::{FRAME, Instruction, class, pseudo},
     labels::Label,
     map_use::{MapUse, map_uses},
-    maps::ArrayPlace,
+    maps::{ArenaPlace, ArrayPlace},
+    pointers::{ArenaUse, arena_uses},
 };
 
 /// R0 to R10, as the kernel has them on x86-64: arguments and results of helpers need no moves.
@@ -63,12 +65,16 @@ impl Backend for Translator {
             helpers,
             maps: Maps::new(maps),
             uses: &map_uses(instructions),
+            arena: None,
+            arena_uses: Vec::new(),
             has_bmi2: self.has_bmi2,
             has_loop: false,
+            has_touch: false,
             tail_entry: 0,
             labels,
             code: Assembler::new(at, labels.count()),
         };
+        pass.find_arena()?;
         pass.write()?;
         if pass.code.has_jumps() {
             pass.code = pass.code.again();
@@ -80,6 +86,7 @@ impl Backend for Translator {
         };
         let loop_stack = if pass.has_loop { LOOP_STACK } else { 0 };
         let stack = function::stack(&functions, loop_stack)?;
+        let touch_stack = if pass.has_touch { TOUCH_STACK } else { 0 };
         let tail_entry = pass.tail_entry;
         let (bytes, offsets) = pass.code.finish().map_err(unbound)?;
         Ok(MachineCode {
@@ -92,14 +99,14 @@ impl Backend for Translator {
                     offset: offsets[labels.function(index).0],
                 })
                 .collect(),
-            stack_bytes: stack.deepest,
+            stack_bytes: stack.deepest + touch_stack,
             tail_entry,
             tail_stack_bytes: stack.below_tail_call,
         })
     }
 }
 
-/// Numbers of labels: one for each instruction, each function's beginning and end, and the loop.
+/// Numbers of labels: one for each instruction, each function's beginning and end, the loop, and what asks for pages.
 #[derive(Clone, Copy, Debug)]
 struct Numbering {
     instructions: usize,
@@ -119,8 +126,12 @@ impl Numbering {
         Label(self.instructions + 2 * self.functions)
     }
 
+    fn touch_function(self) -> Label {
+        Label(self.instructions + 2 * self.functions + 1)
+    }
+
     fn count(self) -> usize {
-        self.instructions + 2 * self.functions + 1
+        self.instructions + 2 * self.functions + 2
     }
 }
 
@@ -162,9 +173,14 @@ pub(super) struct Pass<'a> {
     pub(super) helpers: &'a HelperTable,
     maps: Maps<'a>,
     uses: &'a [MapUse],
+    /// The arena, if the program has one, and which instructions work on it.
+    pub(super) arena: Option<ArenaPlace>,
+    arena_uses: Vec<ArenaUse>,
     pub(super) has_bmi2: bool,
     /// Whether `bpf_loop` is called.
     pub(super) has_loop: bool,
+    /// Whether there are accesses to an arena.
+    pub(super) has_touch: bool,
     /// Where tail calls enter the program.
     tail_entry: u32,
     labels: Numbering,
@@ -191,7 +207,30 @@ impl<'a> Pass<'a> {
         if self.has_loop {
             self.loop_function();
         }
+        if self.has_touch {
+            self.touch_function();
+        }
         Ok(())
+    }
+
+    /// A program has at most one arena.
+    fn find_arena(&mut self) -> Result<()> {
+        let maps = self.program.iter().filter_map(Instruction::map);
+        for fd in maps {
+            // Where a map has no place, the instruction is refused that has it.
+            let Some(arena) = self.maps.place(fd).ok().and_then(|place| place.arena) else {
+                continue;
+            };
+            self.arena_uses = arena_uses(self.program, self.functions, fd)?;
+            self.arena = Some(arena);
+            break;
+        }
+        Ok(())
+    }
+
+    /// How an instruction works on the arena's pointers.
+    pub(super) fn arena_use(&self, index: usize) -> ArenaUse {
+        self.arena_uses.get(index).copied().unwrap_or_default()
     }
 
     fn instruction(&mut self, index: usize, instruction: Instruction) -> Result<()> {
@@ -228,11 +267,13 @@ impl<'a> Pass<'a> {
             }
             pseudo::MAP_VALUE => {
                 let place = self.maps.place(instruction.immediate)?;
-                let array = place.array.ok_or(Error::Malformed {
+                let values = place.array.map(|array| array.values);
+                let start = place.arena.map(|arena| arena.start);
+                let values = values.or(start).ok_or(Error::Malformed {
                     instruction: index,
                     what: "a value's address of a map that is no array",
                 })?;
-                let address = array.values.wrapping_add(high.into());
+                let address = values.wrapping_add(high.into());
                 self.code.address_constant(dst, address);
             }
             pseudo::FUNCTION => {
@@ -273,6 +314,10 @@ impl<'a> Pass<'a> {
 
     pub(super) fn at_loop(&self) -> Label {
         self.labels.loop_function()
+    }
+
+    pub(super) fn at_touch(&self) -> Label {
+        self.labels.touch_function()
     }
 
     pub(super) fn at_function(&self, index: usize, start: usize) -> Result<Label> {

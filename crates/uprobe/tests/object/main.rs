@@ -101,6 +101,7 @@ impl MapLayout for Layout<'_> {
                 value_size: map.value_size,
                 entries: map.entries,
             }),
+            arena: None,
         })
     }
 }

@@ -5,8 +5,9 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
 
-/// The registers that hold BPF's pointers: R0 to R9, and R0's copy during a fetching operation.
-const BASES: [Register; 11] = [
+/// The registers that hold BPF's pointers: R0 to R9, R0's copy during a fetching operation, which also leads to the
+/// state of an arena's pages, and a checked address in an arena.
+const BASES: [Register; 12] = [
     Register::RAX,
     Register::RDI,
     Register::RSI,
@@ -18,6 +19,7 @@ const BASES: [Register; 11] = [
     Register::R14,
     Register::R15,
     Register::R11,
+    Register::R9,
 ];
 
 /// The first thing in some code that it must not do.

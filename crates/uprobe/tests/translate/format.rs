@@ -72,6 +72,7 @@ impl MapLayout for Layout<'_> {
                 value_size: FORMAT_BYTES as u32,
                 entries: 1,
             }),
+            arena: None,
         })
     }
 

@@ -9,6 +9,7 @@
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 
+mod arena;
 mod assemble;
 mod btf;
 mod calls;

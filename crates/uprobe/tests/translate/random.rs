@@ -25,7 +25,7 @@ const INPUTS: usize = 4;
 /// The most programs of a hundred that the verifier may reject: a generator that writes nonsense proves nothing.
 const REJECTED_PERCENT: u64 = 10;
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
     let value = env::var(variable).ok();
     value.map_or(default, |value| {
         value

@@ -47,6 +47,7 @@ impl MapLayout for Layout<'_> {
         Ok(MapPlace {
             handle: self.descriptor.as_ptr() as u64,
             array: None,
+            arena: None,
         })
     }
 }

@@ -197,6 +197,7 @@ impl MapLayout for Bench {
         Ok(MapPlace {
             handle: self.handles[index],
             array: Some(place(arrays[index])),
+            arena: None,
         })
     }
 }

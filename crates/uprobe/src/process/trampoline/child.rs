@@ -2,8 +2,8 @@
 
 use super::{
     super::layout::{
-        CHILD, CHILD_AREAS, CHILDREN, CHILDREN_HEAD, CONTROL_OWNER, IS_CHILD, STATE_LIMIT,
-        STATE_ON, STATE_OWNERS, STATE_SPILL,
+        CHILD, CHILD_AREAS, CHILDREN, CHILDREN_CLOSED, CHILDREN_HEAD, CONTROL_OWNER, IS_CHILD,
+        STATE_LIMIT, STATE_ON, STATE_OWNERS, STATE_SPILL,
     },
     Assembly,
 };
@@ -14,7 +14,7 @@ use iced_x86::{
 
 impl Assembly<'_> {
     /// Gives a forked child, whose state was wiped, slots of its own in place of its parent's. Where there are none
-    /// left, none of its threads gets an area.
+    /// left, or children get none, none of its threads gets an area.
     pub(super) fn write_child(&mut self, children: u64) -> Result<(), IcedError> {
         let (s, layout) = (self.scratch, self.context.layout);
         let a = &mut self.a;
@@ -29,6 +29,8 @@ impl Assembly<'_> {
             a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
         }
         a.mov(rdx, children)?;
+        a.cmp(qword_ptr(rdx + CHILDREN_CLOSED as i32), 0)?;
+        a.jne(none)?;
         a.mov(eax, 1)?;
         a.lock().xadd(qword_ptr(rdx), rax)?;
         a.cmp(rax, CHILDREN as i32)?;

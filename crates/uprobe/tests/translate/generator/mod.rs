@@ -10,6 +10,7 @@
 //!   verifier adds an instruction for it only if it sees a 64-bit read of R0; not if it stops at a state that it has met
 //!   before, and the read is behind that. So a 32-bit move of R0 follows each of these.
 
+pub(crate) mod arena;
 mod control;
 mod memory;
 mod tail;
