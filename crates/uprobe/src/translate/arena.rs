@@ -102,7 +102,7 @@ impl Pass<'_> {
                 });
             }
         };
-        // How far it is from the arena's beginning, which is below 0 only if it is huge without a sign.
+        // How far it is from the arena's beginning. What is before that is a huge number without a sign.
         self.code.mov(Size::S32, R9, base);
         let from_start = i64::from(offset) - (arena.start & u64::from(u32::MAX)) as i64;
         self.add(R9, from_start);
