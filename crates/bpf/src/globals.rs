@@ -1,7 +1,7 @@
 //! Reads and writes global variables of an object by name. BTF gives their positions, so no type is declared a
 //! second time in Rust.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use libbpf_rs::{
     Btf, HasSize as _, Map, MapCore as _, Object, ReferencesType as _,
@@ -95,6 +95,16 @@ impl GlobalsLayout {
     /// The bytes of a variable.
     pub(crate) fn size(&self, name: &str) -> Result<usize> {
         Ok(self.variable(name)?.place.bytes)
+    }
+
+    /// The variables of a section by name, and where each is.
+    pub(crate) fn variables_of(&self, section: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let of_section = self.variables.iter();
+        let of_section = of_section.filter(move |(_, variable)| variable.section == section);
+        of_section.map(|(name, variable)| {
+            let ByteRange { offset, bytes } = variable.place;
+            (name.as_str(), offset..offset + bytes)
+        })
     }
 
     /// Writes a variable into the bytes of its section.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::{collections::BTreeSet, ffi::CString};
 
 use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_slots};
 use libbpf_rs::{
@@ -17,12 +17,14 @@ use super::{
     figures::Figures,
     file::{ObjectFile, lines, wrong},
     kind::ProgramKind,
+    map_state::MapState,
     raw::{self, RawError, RawProgram},
-    settings::Settings,
+    settings::{Settings, layout},
     spliced::Driver,
 };
 use crate::{
     error::{Result, failed},
+    globals::GlobalsLayout,
     mapping,
     run::{self, SharedProgram, TestRun},
     timing::Loop,
@@ -45,8 +47,10 @@ pub struct NativeProgram {
     pub(super) shift: Option<u32>,
     program: SharedProgram,
     figures: Figures,
+    /// Where its variables are; `None` without types.
+    layout: Option<GlobalsLayout>,
     /// Its maps are those of what is loaded with its instructions.
-    _object: Object,
+    object: Object,
 }
 
 /// What a program does with a packet, in a run of its own.
@@ -56,6 +60,8 @@ pub struct Oracle {
     pub code: u32,
     /// The packet that it leaves.
     pub output: Vec<u8>,
+    /// The tables to which its first run added entries, and the later ones more.
+    pub grew: BTreeSet<String>,
 }
 
 impl NativeProgram {
@@ -78,6 +84,8 @@ impl NativeProgram {
         });
         let mut opened = opened.map_err(|error| file.unusable(error))?;
         settings.apply(file, &mut opened)?;
+        // Before types of the driver are among its own.
+        let layout = layout(file, &opened).ok();
         let shift = driver.join(&mut opened);
         let shift = shift.map_err(failed(file.name(), "adding types to it"))?;
         // Before it is loaded, as far as it can be seen: the kernel acts on some of these calls when it loads them.
@@ -116,7 +124,8 @@ impl NativeProgram {
             shift,
             program: shared,
             figures,
-            _object: object,
+            layout,
+            object,
         })
     }
 
@@ -133,13 +142,20 @@ impl NativeProgram {
     /// Runs a packet a few times; what the program did with it the last time.
     pub fn oracle(&self, cpu: u32, packet: &[u8]) -> Result<Oracle> {
         let mut ran = self.run(cpu, packet)?;
+        let first = self.map_state()?;
         for _ in 1..RUNS {
             ran = self.run(cpu, packet)?;
         }
         Ok(Oracle {
             code: ran.code,
             output: ran.output,
+            grew: self.map_state()?.fuller_than(&first),
         })
+    }
+
+    /// What its maps and variables hold now.
+    pub fn map_state(&self) -> Result<MapState> {
+        MapState::of(&self.object, self.layout.as_ref())
     }
 
     fn run(&self, cpu: u32, packet: &[u8]) -> Result<TestRun> {

@@ -158,7 +158,8 @@ fn cut(name: &str, bytes: usize, value: u64) -> Option<String> {
     })
 }
 
-fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {
+/// Where the variables of an object are.
+pub(super) fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {
     // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
     let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
     match btf {

@@ -5,5 +5,6 @@ mod require;
 
 mod faults;
 mod lab;
+mod maps;
 mod refusals;
 mod runs;

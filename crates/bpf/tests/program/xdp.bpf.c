@@ -168,6 +168,81 @@ int configured(struct xdp_md *ctx)
 	return allowed == 300 && limit && *limit == 9 ? XDP_TX : XDP_PASS;
 }
 
+/* What runs leave in maps. */
+#define TABLE(kind, name, entries)            \
+	struct {                              \
+		__uint(type, kind);           \
+		__uint(max_entries, entries); \
+		__type(key, __u64);           \
+		__type(value, __u64);         \
+	} name SEC(".maps")
+
+TABLE(BPF_MAP_TYPE_HASH, seen, 4096);
+TABLE(BPF_MAP_TYPE_HASH, few, 2);
+TABLE(BPF_MAP_TYPE_LRU_HASH, recent, 1024);
+TABLE(BPF_MAP_TYPE_HASH, many, 100000);
+
+struct traffic {
+	__u64 packets, bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct traffic);
+} traffic SEC(".maps");
+
+__u16 last_length;
+__u64 last_time;
+
+static __always_inline int remember(void *table)
+{
+	__u64 key = next_run(), one = 1;
+
+	bpf_map_update_elem(table, &key, &one, BPF_ANY);
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int grows(struct xdp_md *ctx)
+{
+	return remember(&seen);
+}
+
+SEC("xdp")
+int grows_large(struct xdp_md *ctx)
+{
+	return remember(&many);
+}
+
+SEC("xdp")
+int fills(struct xdp_md *ctx)
+{
+	return remember(&few);
+}
+
+SEC("xdp")
+int replaces(struct xdp_md *ctx)
+{
+	return remember(&recent);
+}
+
+SEC("xdp")
+int accounts(struct xdp_md *ctx)
+{
+	__u32 second = 1;
+	struct traffic *of_second = bpf_map_lookup_elem(&traffic, &second);
+
+	if (of_second) {
+		of_second->packets++;
+		of_second->bytes += length(ctx);
+	}
+	last_length = length(ctx);
+	last_time = bpf_ktime_get_ns();
+	return XDP_PASS;
+}
+
 /* Faults. */
 #define FAULTY_RUN 1000
 

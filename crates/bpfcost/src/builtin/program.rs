@@ -5,8 +5,10 @@
 //! a loop, and what undoes each run, is in [`bpfcost_bpf::program`].
 
 mod epoch;
+mod maps;
 mod proof;
 pub(super) mod shown;
+mod shown_maps;
 
 use std::{cell::RefCell, collections::BTreeMap};
 

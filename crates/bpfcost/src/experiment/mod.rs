@@ -18,7 +18,7 @@ pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};
 pub use layout::{CellNote, Grid, Layout, ProbedWorkload, Scaling};
 pub use slices::Slices;
-pub use trial::{LoadedEpoch, Sentinel, SentinelTrial, Trial};
+pub use trial::{LoadedEpoch, Observed, Sentinel, SentinelTrial, Trial};
 pub use unit::Unit;
 
 /// A named question: its cases, what they are compared with, and how they are loaded.

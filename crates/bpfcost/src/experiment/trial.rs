@@ -52,12 +52,26 @@ fn none(count: &u64) -> bool {
     *count == 0
 }
 
+/// What preparing a case showed of it, beside its cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// For its record, in a form of its experiment's.
+    pub facts: Option<serde_json::Value>,
+    /// What a reader should know: a stable code for programs, and a text for people.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
 /// An epoch: everything that the cases need, loaded. Dropping it detaches, stops and frees
 /// everything that it made.
 pub trait LoadedEpoch {
     /// Brings a case into the state that is measured and proves it once, untimed: fills tables,
     /// replays the sequence and compares every result.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault>;
+
+    /// What the preparation of a case showed; asked once it is prepared.
+    fn observed(&mut self, _case: &Case) -> Observed {
+        Observed::default()
+    }
 
     /// Times one batch of a case; the trial checks itself in the timed phase.
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault>;

@@ -26,6 +26,13 @@ pub enum Event {
         /// Kernel memory held by the epoch, in bytes.
         kernel_bytes: Option<u64>,
     },
+    /// A case was prepared, and did something that its record holds.
+    Observed {
+        /// Index into the plan's cases.
+        case: usize,
+        /// What it did, in a form of its experiment's.
+        facts: serde_json::Value,
+    },
     /// A case's batch was found.
     Calibrated {
         /// Index into the plan's cases.

@@ -47,6 +47,8 @@ pub struct CaseData {
     pub problems: Vec<Problem>,
     /// Why it can't run here.
     pub unsupported: Option<String>,
+    /// What it was seen to do when it was first prepared, in a form of its experiment's.
+    pub observed: Option<serde_json::Value>,
     /// The batch and how it was found.
     pub calibration: Option<Calibration>,
 }
@@ -122,6 +124,11 @@ impl Measurements {
                     data.secondary
                         .values_mut()
                         .for_each(|values| grow(values, *epoch));
+                }
+            }
+            Event::Observed { case, facts } => {
+                if let Some(data) = self.cases.get_mut(*case) {
+                    data.observed = Some(facts.clone());
                 }
             }
             Event::Calibrated { case, calibration } => {

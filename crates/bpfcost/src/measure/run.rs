@@ -6,7 +6,7 @@ use anyhow::{Result as AnyResult, anyhow};
 
 use super::{Clock, Error, Event, Measurements, Plan, Warning};
 use crate::experiment::{
-    Batch, Experiment, Fault, LoadedEpoch, Problem, Sentinel, SentinelTrial, Trial,
+    Batch, Experiment, Fault, LoadedEpoch, Observed, Problem, Sentinel, SentinelTrial, Trial,
 };
 
 /// A run under way.
@@ -90,7 +90,17 @@ impl Run<'_> {
         let plan = self.plan;
         self.check_interrupt()?;
         let outcome = loaded.prepare(&plan.cases[case]);
-        self.judge(case, "preparing", outcome)
+        let prepared = self.judge(case, "preparing", outcome)?;
+        if prepared.is_some() && self.measured.cases[case].observed.is_none() {
+            let Observed { facts, warnings } = loaded.observed(&plan.cases[case]);
+            for (code, text) in warnings {
+                self.tell(Event::Warned(Warning::new(code, text)))?;
+            }
+            if let Some(facts) = facts {
+                self.tell(Event::Observed { case, facts })?;
+            }
+        }
+        Ok(prepared)
     }
 
     /// Times one batch of a case, unless the run is to end. `None` where that made the case invalid.

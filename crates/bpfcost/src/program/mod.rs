@@ -1,12 +1,14 @@
 //! A person's own BPF programs, and the packets that they are run on, as data: a plan holds them whole, so that a guest
 //! and a resumed run have them too.
 
+mod behaviour;
 mod definition;
 mod map_file;
 mod map_setting;
 mod packet;
 mod pcap;
 
+pub use behaviour::Behaviour;
 pub use definition::{Form, Input, OwnPrograms};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

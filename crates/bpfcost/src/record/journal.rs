@@ -374,7 +374,9 @@ fn fits(event: &Event, plan: &Plan, index: usize) -> Result<(), String> {
         Event::Trial { epoch, case, .. } | Event::Invalid { epoch, case, .. } => {
             (Some(*epoch), Some(*case))
         }
-        Event::Unsupported { case, .. } | Event::Calibrated { case, .. } => (None, Some(*case)),
+        Event::Unsupported { case, .. }
+        | Event::Observed { case, .. }
+        | Event::Calibrated { case, .. } => (None, Some(*case)),
         Event::Warned(_) | Event::Looked { .. } | Event::Stopped { .. } => (None, None),
     };
     // Every epoch has at least one line.

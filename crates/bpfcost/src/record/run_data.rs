@@ -125,6 +125,7 @@ impl RunData {
             status,
             problems: data.problems.clone(),
             reason: data.unsupported.clone(),
+            observed: data.observed.clone(),
             calibration: data.calibration,
             samples: data.samples.clone(),
             secondary: data.secondary.clone(),

@@ -171,6 +171,9 @@ pub struct CaseRecord {
     pub problems: Vec<Problem>,
     /// Why it is unsupported.
     pub reason: Option<String>,
+    /// What it was seen to do when it was first prepared, in a form of its experiment's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<serde_json::Value>,
     /// How its batch was found.
     pub calibration: Option<Calibration>,
     /// All trials, by epoch. An epoch in which it has none is empty.

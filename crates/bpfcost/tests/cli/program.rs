@@ -355,3 +355,62 @@ fn a_program_that_is_new_is_not_compared() {
         "{said:?}"
     );
 }
+
+/// Adds a key to one table in each run, and counts in an array.
+const GROWS: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[1]; int (*max_entries)[1000]; unsigned long *key, *value; } flows SEC(".maps");
+struct { int (*type)[2]; int (*max_entries)[1]; unsigned int *key; unsigned long *value; } stats SEC(".maps");
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+static long (*update)(void *map, const void *key, const void *value, unsigned long flags) = (void *)2;
+SEC("xdp") int grows(void *context)
+{
+	unsigned int first = 0;
+	unsigned long *count = lookup(&stats, &first), key;
+
+	if (!count)
+		return 0;
+	key = ++*count;
+	update(&flows, &key, &key, 0);
+	return 2;
+}
+"#;
+
+/// Its codes are all the same, and its cost is not that of one state.
+#[test]
+fn a_table_that_grows_is_said() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", GROWS);
+    let record = record(&tool, "program x.bpf.o", 0);
+    let warnings = record["warnings"].as_array().expect("warnings").iter();
+    let drifts: Vec<&str> = warnings
+        .filter(|warning| warning["code"] == "map-drift")
+        .filter_map(|warning| warning["text"].as_str())
+        .collect();
+    assert_eq!(drifts.len(), 1, "{drifts:?}");
+    assert!(
+        drifts[0].contains("grows add entries to the map flows"),
+        "{drifts:?}"
+    );
+    let observed = &case(&record, "grows/udp")["observed"];
+    let per_run = serde_json::json!({ "flows": 1, "stats[0]": 1 });
+    assert_eq!(observed["per_run"], per_run, "{observed}");
+    assert_eq!(
+        (&observed["code"], &observed["length"]),
+        (&2.into(), &64.into())
+    );
+    tool.write("r.json", record.to_string());
+    tool.answers(&format!("report {} -o r.md", tool.path("r.json").display()));
+    let page = std::fs::read_to_string(tool.path("r.md")).expect("a page");
+    for words in [
+        "What a run changes",
+        "no two runs find it the same",
+        "| stats",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}

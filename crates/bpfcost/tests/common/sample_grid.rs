@@ -253,6 +253,7 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
         secondary_slices: BTreeMap::new(),
         raw: None,
         net: None,
+        observed: None,
         not_undisturbed: None,
         undisturbed: None,
     };

@@ -314,6 +314,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
                 .map(|ci95| ci95.map(|end| end - harness)),
             distinguishable: !early,
         }),
+        observed: None,
         not_undisturbed: None,
         undisturbed: None,
         samples,

@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Result, anyhow};
 use bpfcost::{
     experiment::{
-        Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
-        Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
+        Batch, Case, Description, Experiment, Fault, LoadedEpoch, Observed, Overhead, Pair,
+        Problem, Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
     },
     measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure},
 };
@@ -82,6 +82,8 @@ pub(crate) struct Mock {
     pub(crate) prepare: Script<(usize, usize), Result<(), Fault>>,
     pub(crate) load: Script<usize, Result<()>>,
     pub(crate) unload: Script<usize, Result<()>>,
+    /// What preparing a case shows.
+    pub(crate) observed: Script<(usize, usize), Observed>,
     pub(crate) sentinel: bool,
     pub(crate) unsupported: Option<usize>,
 }
@@ -108,6 +110,7 @@ impl Mock {
             prepare: Rc::new(|_, _| Ok(())),
             load: Rc::new(|_, _| Ok(())),
             unload: Rc::new(|_, _| Ok(())),
+            observed: Rc::new(|_, _| Observed::default()),
             sentinel: true,
             unsupported: None,
         }
@@ -266,6 +269,7 @@ impl Experiment for Mock {
             elapsed: self.elapsed.clone(),
             prepare: self.prepare.clone(),
             unload: self.unload.clone(),
+            observed: self.observed.clone(),
         }))
     }
 
@@ -293,6 +297,7 @@ struct Held {
     elapsed: Script<Ask, Result<f64, Fault>>,
     prepare: Script<(usize, usize), Result<(), Fault>>,
     unload: Script<usize, Result<()>>,
+    observed: Script<(usize, usize), Observed>,
 }
 
 impl Held {
@@ -307,6 +312,11 @@ impl LoadedEpoch for Held {
         let prepared = (self.epoch, case.name.clone());
         self.lab.prepared.borrow_mut().push(prepared);
         (self.prepare)(&self.lab, (self.epoch, self.index(case)?))
+    }
+
+    fn observed(&mut self, case: &Case) -> Observed {
+        let index = self.index(case).expect("it was loaded");
+        (self.observed)(&self.lab, (self.epoch, index))
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {

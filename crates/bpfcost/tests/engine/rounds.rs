@@ -1,10 +1,10 @@
 //! Every case once a round, in an order that the seed decides.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use bpfcost::{
-    experiment::Role,
-    measure::{Event, Plan},
+    experiment::{Observed, Role},
+    measure::{Event, Plan, Warning},
 };
 
 use crate::mock::Mock;
@@ -127,4 +127,28 @@ fn floors_run_like_cases() {
     mock.cases[2].role = Role::Floor;
     let (measured, _) = mock.run(&quick(&mock, 7));
     assert_eq!(measured.unwrap().cases[2].samples[9], [1.0; 3]);
+}
+
+/// In the first epoch alone, and nothing of cases that show nothing.
+#[test]
+fn what_preparing_a_case_showed_is_in_the_events() {
+    let mut mock = Mock::new(&[10.0, 20.0]);
+    mock.observed = Rc::new(|_, (epoch, case)| Observed {
+        facts: (case == 1).then(|| serde_json::json!({ "epoch": epoch })),
+        warnings: if case == 1 {
+            vec![("odd", format!("in {epoch}"))]
+        } else {
+            Vec::new()
+        },
+    });
+    let (measured, events) = mock.run(&quick(&mock, 7));
+    let measured = measured.unwrap();
+    assert_eq!(measured.cases[0].observed, None);
+    assert_eq!(
+        measured.cases[1].observed,
+        Some(serde_json::json!({ "epoch": 0 }))
+    );
+    assert_eq!(measured.warnings, [Warning::new("odd", "in 0")]);
+    let observed = |event: &&Event| matches!(event, Event::Observed { .. });
+    assert_eq!(events.iter().filter(observed).count(), 1);
 }

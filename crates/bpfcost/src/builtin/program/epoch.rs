@@ -1,16 +1,21 @@
 //! An epoch: programs loaded as they are, and in loops; trials of them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     CpuPin,
-    program::{Body, Change, Figures, NativeProgram, ProgramKind, Restore, Spliced},
+    program::{
+        Body, Change, Figures, MapChanges, MapState, NativeProgram, ProgramKind, Restore, Spliced,
+    },
     timing::{Observation, Request},
 };
 
 use super::{
-    Part, Programs, Work,
+    Part, Programs, Work, maps,
     proof::{self, Expected},
 };
 use crate::{
@@ -18,7 +23,8 @@ use crate::{
         batch::{self, WARM_UP_SHARE, mix},
         memory::KernelMemory,
     },
-    experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove},
+    experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove},
+    program::Behaviour,
     record::RESET_TWICE,
 };
 
@@ -33,6 +39,8 @@ type Key = (usize, String);
 pub(super) struct ProgramEpoch {
     programs: BTreeMap<Key, LoadedProgram>,
     entries: BTreeMap<String, Entry>,
+    /// Tables whose drift was said, with their program.
+    drifted: BTreeSet<(Key, String)>,
     cpu: u32,
     exact: bool,
     seed: u64,
@@ -56,6 +64,8 @@ struct Entry {
     looped: (Body, Change),
     expected: Expected,
     part: Part,
+    /// What preparing it showed.
+    observed: Observed,
     /// Trials so far.
     trials: u32,
 }
@@ -67,6 +77,7 @@ impl ProgramEpoch {
         let mut epoch = ProgramEpoch {
             programs: BTreeMap::new(),
             entries: BTreeMap::new(),
+            drifted: BTreeSet::new(),
             cpu,
             exact: setup.exact,
             seed: setup.seed ^ setup.epoch as u64,
@@ -121,6 +132,7 @@ impl ProgramEpoch {
             looped,
             expected,
             part: work.part,
+            observed: Observed::default(),
             trials: 0,
         };
         self.entries.insert(work.case.name.clone(), entry);
@@ -148,6 +160,41 @@ impl ProgramEpoch {
     }
 }
 
+impl ProgramEpoch {
+    /// Has a program run untimed, and compares what its maps hold before, between and after.
+    fn watch(&mut self, case: &Case, ns_per_run: f64) -> Result<(), Fault> {
+        let runs = maps::watched_runs(ns_per_run, self.exact);
+        let first = self.map_state(case)?;
+        self.batch(case, runs[0], 1)?;
+        let second = self.map_state(case)?;
+        self.batch(case, runs[1], 1)?;
+        let third = self.map_state(case)?;
+        let entry = self.entries.get_mut(&case.name).context("it ran")?;
+        let Expected {
+            code, output, grew, ..
+        } = &entry.expected;
+        let changes = MapChanges::between([&first, &second, &third], runs, grew);
+        let mut warnings = Vec::new();
+        for (table, text) in maps::warnings(&entry.key.1, &changes) {
+            if self.drifted.insert((entry.key.clone(), table)) {
+                warnings.push((maps::MAP_DRIFT, text));
+            }
+        }
+        let behaviour = Behaviour::of(*code, output, changes);
+        entry.observed = Observed {
+            facts: Some(serde_json::to_value(behaviour)?),
+            warnings,
+        };
+        Ok(())
+    }
+
+    fn map_state(&self, case: &Case) -> Result<MapState> {
+        let entry = self.entries.get(&case.name).context("it was loaded")?;
+        let program = self.programs.get(&entry.key).context("it was loaded")?;
+        Ok(program.native.map_state()?)
+    }
+}
+
 impl LoadedProgram {
     /// What the program does with a packet alone, and what has to be undone.
     fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Change)> {
@@ -160,6 +207,7 @@ impl LoadedProgram {
             code: oracle.code,
             output: oracle.output,
             changes: once.changes,
+            grew: oracle.grew,
         };
         let known = (expected, change);
         self.packets.insert(input, known.clone());
@@ -169,10 +217,20 @@ impl LoadedProgram {
 
 impl LoadedEpoch for ProgramEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+        let mut ns_per_run = 0.0;
         for ops in REPLAYED {
-            self.batch(case, ops, 1)?;
+            ns_per_run = self.batch(case, ops, 1)?.ns_per_op();
         }
-        Ok(())
+        let entry = self.entries.get(&case.name).context("it ran")?;
+        if entry.part != Part::Program {
+            return Ok(());
+        }
+        self.watch(case, ns_per_run)
+    }
+
+    fn observed(&mut self, case: &Case) -> Observed {
+        let entry = self.entries.get_mut(&case.name);
+        entry.map_or_else(Observed::default, |entry| mem::take(&mut entry.observed))
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
@@ -279,6 +337,7 @@ impl Expected {
             code,
             output,
             changes: Default::default(),
+            grew: BTreeSet::new(),
         }
     }
 }

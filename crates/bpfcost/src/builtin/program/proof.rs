@@ -1,5 +1,7 @@
 //! Compares what a batch did with what the program did alone.
 
+use std::collections::BTreeSet;
+
 use bpfcost_bpf::program::{Ran, STATE_WORDS};
 
 use crate::{
@@ -16,6 +18,8 @@ pub(super) struct Expected {
     pub(super) output: Vec<u8>,
     /// How it changes the words of its context's state.
     pub(super) changes: [i64; STATE_WORDS],
+    /// Tables to which the first run of all added entries, and later ones more.
+    pub(super) grew: BTreeSet<String>,
 }
 
 /// What a batch did that the program alone did not, if anything.
@@ -65,6 +69,7 @@ mod tests {
             code: 2,
             output: vec![1; 60],
             changes: [0; STATE_WORDS],
+            grew: BTreeSet::new(),
         };
         let right = Ran {
             seen: proved(1000, 1, vec![1; 60]),

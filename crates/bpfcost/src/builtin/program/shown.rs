@@ -2,6 +2,7 @@
 
 use bpfcost_stats::sample::median;
 
+use super::shown_maps;
 use crate::{
     builtin::Extras,
     experiment::Role,
@@ -33,8 +34,8 @@ struct Row<'a> {
     case: &'a CaseRecord,
 }
 
-/// A row for each program and version; nothing of records without such values.
-fn sections(record: &Record, _: Detail) -> Vec<Section> {
+/// A row for each program and version; nothing of records without such values. Then what runs change in maps.
+fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let rows: Vec<Row<'_>> = programs(record)
         .map(|(program, case)| Row {
             program,
@@ -42,7 +43,9 @@ fn sections(record: &Record, _: Detail) -> Vec<Section> {
             case,
         })
         .collect();
-    table_sections(table(&rows))
+    let mut sections = table_sections(table(&rows));
+    sections.extend(table_sections(shown_maps::table(record, detail)));
+    sections
 }
 
 /// The same of several targets, each program's rows together.
@@ -68,15 +71,20 @@ fn programs(record: &Record) -> impl Iterator<Item = (String, &CaseRecord)> {
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
     let cases = cases.filter(|case| value(case, "instructions").is_some());
     cases.filter_map(move |case| {
-        let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
-        let name = match factor("version") {
-            "old" => format!("{}, old", factor("program")),
-            _ => factor("program").to_owned(),
-        };
+        let name = program(case);
         let is_new = !known.contains(&name);
         known.push(name.clone());
         is_new.then_some((name, case))
     })
+}
+
+/// The program of a case, and its version if it is the old one.
+pub(super) fn program(case: &CaseRecord) -> String {
+    let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
+    match factor("version") {
+        "old" => format!("{}, old", factor("program")),
+        _ => factor("program").to_owned(),
+    }
 }
 
 fn table(rows: &[Row<'_>]) -> Option<Table> {
