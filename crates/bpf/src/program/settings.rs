@@ -126,6 +126,13 @@ impl ObjectFile {
         Ok(object.maps().filter_map(entry).collect())
     }
 
+    /// Whether there is a variable of that name.
+    pub fn has_variable(&self, name: &str) -> Result<bool> {
+        let object = self.opened()?;
+        // Without types, nothing says where one is.
+        Ok(layout(self, &object).is_ok_and(|layout| layout.section(name).is_ok()))
+    }
+
     /// Refuses a variable that is not there, or that does not hold a value, with a sign or without one.
     pub fn check_variable(&self, name: &str, value: u64) -> Result<()> {
         let layout = layout(self, &self.opened()?)?;

@@ -5,6 +5,7 @@
 //! a loop, and what undoes each run, is in [`bpfcost_bpf::program`].
 
 mod epoch;
+mod expected;
 mod maps;
 mod proof;
 pub(super) mod shown;

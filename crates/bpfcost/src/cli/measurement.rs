@@ -119,12 +119,16 @@ pub(super) enum RecordFormat {
     GithubBenchmark,
 }
 
-/// Runs all plans and shows their results.
+/// What else is done with the records of a run.
+pub(super) type AfterRun<'a> = &'a dyn Fn(&[Record]) -> Result<()>;
+
+/// Runs all plans, shows their results, and does what else is done with them.
 pub(super) fn run(
     options: &Options,
     load: EventLoad,
     plans: Vec<(Box<dyn Experiment>, Plan)>,
     host: &Host,
+    after: AfterRun<'_>,
 ) -> Result<Exit> {
     let baseline = options.baseline.load(plans.iter().map(|(_, plan)| plan))?;
     if options.dry_run {
@@ -159,13 +163,15 @@ pub(super) fn run(
         match session.and_then(|session| session.run(&interrupted)) {
             Ok(one) => ended.push(one),
             // What was measured before it is shown all the same.
-            Err(error) => return finish(options, load, ended, baseline.as_ref(), Some(error)),
+            Err(error) => {
+                return finish(options, load, ended, baseline.as_ref(), after, Some(error));
+            }
         }
         if ended.last().is_some_and(Ended::early) {
             break;
         }
     }
-    finish(options, load, ended, baseline.as_ref(), None)
+    finish(options, load, ended, baseline.as_ref(), after, None)
 }
 
 /// Shows the results of the runs, compares them with the baseline if there is one, and returns how they ended. `error` is
@@ -175,6 +181,7 @@ pub(super) fn finish(
     load: EventLoad,
     ended: Vec<Ended>,
     baseline: Option<&Baseline<'_>>,
+    after: AfterRun<'_>,
     error: Option<anyhow::Error>,
 ) -> Result<Exit> {
     let mut exit = Exit::Done;
@@ -195,6 +202,7 @@ pub(super) fn finish(
     } else {
         show(options, load, &records)
             .and_then(|()| options.summary.append(|| view::markdown(&records, load)))
+            .and_then(|()| after(&records))
     };
     let compared = match baseline.filter(|_| shown.is_ok() && !records.is_empty()) {
         Some(baseline) => baseline.compare(&records, options),

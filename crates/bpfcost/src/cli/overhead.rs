@@ -165,7 +165,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         rate: None,
         budget: args.budget,
     };
-    measurement::run(options, load, plans, &host)
+    measurement::run(options, load, plans, &host, &|_| Ok(()))
 }
 
 /// Refuses a time into which the windows of a period do not fit.

@@ -1,6 +1,8 @@
 //! `bpfcost program`: what a person's own BPF program costs per run. The command line becomes an experiment, and is
 //! measured like every other one.
 
+mod expected;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -16,7 +18,8 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Input, OwnPrograms, inputs, maps},
+    program::{Expected, Input, OwnPrograms, inputs, maps},
+    record::Record,
     report::rate::EventLoad,
     target::Host,
 };
@@ -69,6 +72,16 @@ pub(super) struct Args {
     /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
     #[arg(long = "map", value_name = "NAME=FILE")]
     maps: Vec<String>,
+    /// Check what each run does: MAP[KEY]=+N, or a recorded FILE [repeatable]
+    ///
+    /// A case whose runs do something else is invalid.
+    /// MAP[KEY]=+N: each run adds N to that number; MAP[KEY]@8=+N: to the one at byte 8 of the value; VARIABLE=+N; MAP=+N: to
+    /// the number of entries of a table. FILE: what programs return, leave and change, as --record-expected wrote it.
+    #[arg(long = "expect", value_name = "WHAT")]
+    expected: Vec<String>,
+    /// Write what each program does with each packet to this file, for --expect
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    record_expected: Option<PathBuf>,
     /// Also run programs that signal, send, print, or write to processes or perf buffers
     #[arg(long)]
     allow_effects: bool,
@@ -84,6 +97,9 @@ const DEFAULT_INPUTS: [&str; 2] = ["builtin:udp", "builtin:zeros"];
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let options = &args.options;
     let host = Host::default();
+    if let Some(file) = &args.record_expected {
+        expected::recordable(file, options.on.len())?;
+    }
     let subject = subject(args)?;
     if let Some(why) = Programs::of(subject.clone())?.misfit() {
         return Err(usage(format!("{why}\n  See: bpfcost program --help")));
@@ -91,6 +107,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
     let plans = measurement::plans(options, experiment, args.budget, &host)?;
+    expected::complete(&subject, plans.iter().map(|(_, plan)| plan))?;
     if !options.dry_run {
         for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
             place::able(&host, &**experiment)?;
@@ -101,7 +118,12 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         rate: None,
         budget: args.budget,
     };
-    measurement::run(options, load, plans, &host)
+    let record = |records: &[Record]| {
+        let files = args.record_expected.iter();
+        let recorded = files.map(|file| expected::record(file, &subject, records));
+        recorded.collect()
+    };
+    measurement::run(options, load, plans, &host, &record)
 }
 
 /// What the command line names.
@@ -126,6 +148,7 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             maps: maps(&args.maps, &objects[0])?,
             variables: Vec::new(),
         },
+        expected: Expected::of(&args.expected, &objects[0])?,
         objects,
         programs,
     })

@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         let session = Session::resume(journal, options.time, options.precision, &interrupted)?;
         let baseline = options.baseline.load([session.plan()])?;
         let ended = vec![session.run(&interrupted)?];
-        return measurement::finish(options, load, ended, baseline.as_ref(), None);
+        return measurement::finish(options, load, ended, baseline.as_ref(), &|_| Ok(()), None);
     }
     measurement::once(&args.experiments)?;
     let host = Host::default();
@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         plans.extend(measurement::plans(options, experiment, args.budget, &host)?);
     }
     answerable(args, &plans)?;
-    measurement::run(options, load, plans, &host)
+    measurement::run(options, load, plans, &host, &|_| Ok(()))
 }
 
 /// Refuses a question about rates that the record could not answer afterwards.

@@ -4,6 +4,8 @@ use bpfcost_bpf::program::{ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::{Expected, expectation};
+
 /// Programs of an object, and the packets that each is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnPrograms {
@@ -17,9 +19,18 @@ pub struct OwnPrograms {
     /// How each object is loaded.
     #[serde(default)]
     pub settings: Settings,
+    /// What runs of the first object's programs must do.
+    #[serde(default)]
+    pub expected: Expected,
 }
 
 impl OwnPrograms {
+    /// A digest of the bytes of an input, by its name.
+    pub fn input_digest(&self, name: &str) -> String {
+        let named = self.inputs.iter().filter(|input| input.name == name);
+        expectation::digest(named.map(|input| input.bytes.as_slice()))
+    }
+
     /// A digest of what programs are given beside their code: an input, by its place, and the contents of their variables and
     /// maps. Costs with another one are costs of something else.
     pub fn given(&self, input: usize) -> String {

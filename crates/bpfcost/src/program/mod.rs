@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod definition;
+mod expectation;
 mod map_file;
 mod map_setting;
 mod packet;
@@ -10,5 +11,6 @@ mod pcap;
 
 pub use behaviour::Behaviour;
 pub use definition::{Form, Input, OwnPrograms};
+pub use expectation::{Expectation, Expected, expected_file};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

@@ -414,3 +414,114 @@ fn a_table_that_grows_is_said() {
         assert!(page.contains(words), "{words}: {page}");
     }
 }
+
+/// Right amounts are measured, and take the place of the warning; wrong ones have no number.
+#[test]
+fn changes_of_maps_can_be_expected() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", GROWS);
+    let right = record(
+        &tool,
+        "program x.bpf.o --expect stats[0x0]=+1 --expect flows=1",
+        0,
+    );
+    let warnings = right["warnings"].to_string();
+    assert!(!warnings.contains("map-drift"), "{warnings}");
+    for (wrong, check, got) in [
+        ("stats[0]=+2", "stats[0] in each run", "+1"),
+        ("flows=+0", "flows in each run", "+1"),
+        ("flows[1]=-1", "flows[1] in each run", "+0"),
+    ] {
+        let record = record(&tool, &format!("program x.bpf.o --expect {wrong}"), 3);
+        let case = case(&record, "grows/udp");
+        assert_eq!(case["status"], "invalid", "{wrong}");
+        assert_eq!(
+            (&case["problems"][0]["check"], &case["problems"][0]["got"]),
+            (&check.into(), &got.into())
+        );
+        assert!(case["raw"].is_null());
+    }
+    for (line, says) in [
+        (
+            "--expect none[0]=+1",
+            &["no map or variable none", "Its maps: "][..],
+        ),
+        ("--expect stats=+1@8", &["No such file"]),
+        ("--expect stats[x]=+1", &["a number of 4 bytes"]),
+        ("--expect none.json", &["none.json", "No such file"]),
+        (
+            "--expect x.c",
+            &["x.c", "no file of expectations", "--record-expected"],
+        ),
+        (
+            "--record-expected none/e.json",
+            &["none/e.json", "folder that exists"],
+        ),
+        (
+            "--record-expected e.json --on host --on vm:6.1",
+            &["takes one target"],
+        ),
+    ] {
+        tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
+    }
+}
+
+/// What was recorded of a program holds for it, and not for one that does something else.
+#[test]
+fn what_was_recorded_is_expected() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    let programs = "--program passes --program counts --program called";
+    let inputs = "--input builtin:udp --input builtin:zeros";
+    let line = format!("program x.bpf.o {programs} {inputs}");
+    record(&tool, &format!("{line} --record-expected e.json"), 0);
+    let text = std::fs::read_to_string(tool.path("e.json")).expect("a file");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(file["schema"], 1);
+    let known = file["expected"].as_array().expect("a list");
+    assert_eq!(known.len(), 3, "{text}");
+    let counts = known
+        .iter()
+        .find(|one| one["program"] == "counts")
+        .expect("counts");
+    assert_eq!(
+        (&counts["input"], &counts["code"]),
+        (&"udp".into(), &2.into())
+    );
+    assert_eq!(counts["per_run"], serde_json::json!({ "runs": 1 }));
+    record(&tool, &format!("{line} --expect e.json"), 0);
+    // Of fewer cases, but not of a packet that was not recorded.
+    record(&tool, "program x.bpf.o --program passes --expect e.json", 0);
+    let other = "program x.bpf.o --program passes --input builtin:tcp --expect e.json";
+    tool.refuses(other, 2, &["nothing is expected there of passes on tcp"]);
+    tool.write(
+        "udp.json",
+        text.replace(counts["input_digest"].as_str().expect("a digest"), "00"),
+    );
+    let other = "program x.bpf.o --program passes --expect udp.json";
+    tool.refuses(other, 2, &["another packet than this one of the name udp"]);
+    for (now, check) in [
+        ("runs++; return 3", "recorded return code"),
+        ("runs += 2; return 2", "recorded change of runs in each run"),
+    ] {
+        compile(&tool, "y", &SOURCE.replace("runs++; return 2", now));
+        let line = "program y.bpf.o --program counts --expect e.json";
+        let record = record(&tool, line, 3);
+        let case = case(&record, "counts/udp");
+        assert_eq!(case["problems"][0]["check"], check, "{case}");
+    }
+    compile(
+        &tool,
+        "z",
+        &SOURCE.replace("return ++words[0]", "++words[1]; return 1"),
+    );
+    let record = record(&tool, "program z.bpf.o --program called --expect e.json", 3);
+    let problem = &case(&record, "called/zeros")["problems"][0];
+    assert_eq!(problem["check"], "packet of the recorded run", "{problem}");
+}

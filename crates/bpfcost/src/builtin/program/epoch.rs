@@ -15,7 +15,7 @@ use bpfcost_bpf::{
 };
 
 use super::{
-    Part, Programs, Work, maps,
+    Part, Programs, Work, expected, maps,
     proof::{self, Expected},
 };
 use crate::{
@@ -39,6 +39,8 @@ type Key = (usize, String);
 pub(super) struct ProgramEpoch {
     programs: BTreeMap<Key, LoadedProgram>,
     entries: BTreeMap<String, Entry>,
+    /// By how much each run of a new program must change a number in maps and variables.
+    per_run: BTreeMap<String, i64>,
     /// Tables whose drift was said, with their program.
     drifted: BTreeSet<(Key, String)>,
     cpu: u32,
@@ -64,6 +66,8 @@ struct Entry {
     looped: (Body, Change),
     expected: Expected,
     part: Part,
+    /// What was recorded of the program and the packet.
+    expectation: Option<Behaviour>,
     /// What preparing it showed.
     observed: Observed,
     /// Trials so far.
@@ -77,6 +81,7 @@ impl ProgramEpoch {
         let mut epoch = ProgramEpoch {
             programs: BTreeMap::new(),
             entries: BTreeMap::new(),
+            per_run: programs.subject.expected.per_run.clone(),
             drifted: BTreeSet::new(),
             cpu,
             exact: setup.exact,
@@ -126,12 +131,18 @@ impl ProgramEpoch {
             let spliced = Spliced::load(&program.native, body, &change)?;
             program.loops.insert(looped, spliced);
         }
+        let input = &programs.subject.inputs[work.input];
+        let known = programs
+            .subject
+            .expected
+            .behaviour(&work.program, &input.name);
         let entry = Entry {
             key,
             packet: packet.clone(),
             looped,
             expected,
             part: work.part,
+            expectation: known.map(|known| known.behaviour.clone()),
             observed: Observed::default(),
             trials: 0,
         };
@@ -174,13 +185,25 @@ impl ProgramEpoch {
             code, output, grew, ..
         } = &entry.expected;
         let changes = MapChanges::between([&first, &second, &third], runs, grew);
+        let drifts = maps::warnings(&entry.key.1, &changes);
+        let behaviour = Behaviour::of(*code, output, changes);
+        // The other object is what it is compared with: it may do something else.
+        let is_new = entry.key.0 == 0;
+        let known = entry.expectation.as_ref();
+        let amounts = &self.per_run;
+        if is_new {
+            let problem = expected::amounts(amounts, &behaviour)
+                .or_else(|| known.and_then(|known| expected::behaviour(known, &behaviour)));
+            prove(problem)?;
+        }
         let mut warnings = Vec::new();
-        for (table, text) in maps::warnings(&entry.key.1, &changes) {
-            if self.drifted.insert((entry.key.clone(), table)) {
+        for (table, text) in drifts {
+            let named = amounts.contains_key(&table)
+                || known.is_some_and(|known| known.per_run.contains_key(&table));
+            if !(is_new && named) && self.drifted.insert((entry.key.clone(), table)) {
                 warnings.push((maps::MAP_DRIFT, text));
             }
         }
-        let behaviour = Behaviour::of(*code, output, changes);
         entry.observed = Observed {
             facts: Some(serde_json::to_value(behaviour)?),
             warnings,
