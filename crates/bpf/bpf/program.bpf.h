@@ -39,9 +39,29 @@ const volatile __u32 program_restore;
 /* Whether it has lengths to undo: a reset that is done twice undoes half of each the first time. */
 const volatile __u32 program_halves;
 
-__u64 program_code; /* what each run must return */
+/* Packets that take turns; 0: all runs get the same one. */
+const volatile __u32 program_turns;
+
+/* A packet that takes turns with others. */
+struct program_input {
+	__u32 length;
+	__u32 code; /* what a run of it must return */
+	__u8 bytes[PROGRAM_PACKET_BYTES];
+};
+
+/* As many as take turns; made where some do. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct program_input);
+} program_inputs SEC(".maps");
+
+__u64 program_turn; /* the packet of the run under way */
+__u64 program_code; /* what the run under way must return: each, where none take turns */
 __u64 program_wrong; /* runs that returned something else */
 __u64 program_wrong_code; /* what the last of them returned */
+__u64 program_wrong_turn; /* and its packet */
 __u64 program_resets; /* in a batch that does each twice */
 __u64 program_length; /* of the packet below */
 __u8 program_packet[PROGRAM_PACKET_BYTES] __attribute__((aligned(8)));
@@ -55,6 +75,7 @@ static __always_inline int program_check(__u32 code)
 	if (code != (__u32)program_code) {
 		program_wrong++;
 		program_wrong_code = code;
+		program_wrong_turn = program_turn;
 	}
 	/* All types may return it. */
 	return 1;
@@ -79,6 +100,29 @@ static __always_inline _Bool program_half(void)
 	if (!program_halves || *(volatile __u64 *)&timing_resets < 2)
 		return 0;
 	return ++program_resets & 1;
+}
+
+/* Whether a reset is the only one between two runs, or the first of two: it undoes `half` then. */
+static __always_inline _Bool program_is_first(_Bool half)
+{
+	return half || *(volatile __u64 *)&timing_resets < 2;
+}
+
+/* The packet of the next run. A second reset has that of the first. */
+static __always_inline struct program_input *program_next(_Bool half)
+{
+	__u32 turn = *(volatile __u64 *)&program_turn;
+	struct program_input *next;
+
+	if (program_is_first(half))
+		turn = turn + 1 < program_turns ? turn + 1 : 0;
+	program_turn = turn;
+	next = bpf_map_lookup_elem(&program_inputs, &turn);
+	if (next) {
+		program_code = next->code;
+		program_length = next->length;
+	}
+	return next;
 }
 
 /*

@@ -71,6 +71,8 @@ static __always_inline void restore_marks(struct __sk_buff *skb)
 static __always_inline void restore_packet(struct __sk_buff *skb)
 {
 	__u64 bytes, queues = program_start.words[QUEUES];
+	struct program_input *next;
+	__u8 *packet = program_packet;
 	_Bool half;
 	__s32 longer;
 
@@ -86,19 +88,31 @@ static __always_inline void restore_packet(struct __sk_buff *skb)
 		bpf_skb_vlan_pop(skb);
 	if (program_restore != RESTORE_ALL)
 		return;
-	program_now.words[LENGTH] = skb->len;
-	longer = skb->len - program_start.words[LENGTH];
 	half = program_half();
+	if (program_turns) {
+		/* What the run changed; on the way to the next packet, a second reset finds nothing of it. */
+		longer = skb->len - *(volatile __u64 *)&program_start.words[LENGTH];
+		if (longer && !program_tail && program_is_first(half))
+			bpf_skb_adjust_room(skb, -longer, BPF_ADJ_ROOM_MAC, 0);
+		next = program_next(half);
+		if (!next)
+			return;
+		packet = next->bytes;
+		*(volatile __u64 *)&program_start.words[LENGTH] = next->length;
+	}
+	program_now.words[LENGTH] = skb->len;
+	longer = skb->len - *(volatile __u64 *)&program_start.words[LENGTH];
 	if (half)
 		longer >>= 1;
-	if (longer && (program_tail || bpf_skb_adjust_room(skb, -longer, BPF_ADJ_ROOM_MAC, 0)))
+	if (longer && (program_tail || program_turns ||
+		       bpf_skb_adjust_room(skb, -longer, BPF_ADJ_ROOM_MAC, 0)))
 		bpf_skb_change_tail(skb, skb->len - longer, 0);
 	bytes = program_bytes();
 	/* On half the way it may be shorter. */
 	if (half && bytes > skb->len)
 		bytes = skb->len & (PROGRAM_PACKET_BYTES - 1);
 	if (bytes >= PROGRAM_LEAST_BYTES)
-		bpf_skb_store_bytes(skb, 0, program_packet, bytes, 0);
+		bpf_skb_store_bytes(skb, 0, packet, bytes, 0);
 }
 
 PROGRAM_DRIVER("tc", program_tc, struct __sk_buff, see_packet, restore_packet)

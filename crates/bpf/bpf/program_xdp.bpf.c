@@ -69,8 +69,18 @@ static __always_inline void restore(struct xdp_md *ctx)
 	__u64 *data, *packet = (__u64 *)program_packet;
 	__s64 metadata, head, tail, rest = 0;
 	_Bool half = program_half();
+	__u8 *bytes = program_packet;
+	struct program_input *next;
 	__u64 length;
 
+	if (program_turns) {
+		next = program_next(half);
+		if (!next)
+			return;
+		bytes = next->bytes;
+		*(volatile __u64 *)&program_start.words[DATA_END] =
+			*(volatile __u64 *)&program_start.words[DATA] + next->length;
+	}
 	see(ctx, &program_now);
 	metadata = *(volatile __u64 *)&program_now.words[DATA] -
 		   *(volatile __u64 *)&program_now.words[META];
@@ -102,11 +112,14 @@ static __always_inline void restore(struct xdp_md *ctx)
 			data[i] = packet[i];
 	}
 	if (program_restore == RESTORE_ALL) {
+		/* A program that adds bytes in front and does not write them would find those of another packet. */
+		if (program_turns && rest > 0)
+			return;
 		length = program_bytes();
 		if (half)
 			length = shorter(ctx, length);
 		if (length >= PROGRAM_LEAST_BYTES)
-			bpf_xdp_store_bytes(ctx, 0, program_packet, length);
+			bpf_xdp_store_bytes(ctx, 0, bytes, length);
 	}
 }
 

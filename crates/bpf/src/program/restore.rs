@@ -22,6 +22,8 @@ pub struct Change {
     pub context_words: u64,
     /// Bytes of the context behind them, less than a word.
     pub context_rest: u64,
+    /// Packets that take turns; 0: all runs get the same one.
+    pub turns: u32,
 }
 
 impl Change {
@@ -31,11 +33,26 @@ impl Change {
         words: [0; STATE_WORDS],
         context_words: 0,
         context_rest: 0,
+        turns: 0,
     };
+
+    /// What makes the packet of each run the next one, where packets take turns on which runs change these.
+    pub fn to_next(changes: &[Change]) -> Self {
+        let at_head = |change: &Change| change.restore == Restore::All { tail: false };
+        Change {
+            restore: Restore::All {
+                tail: !changes.iter().any(at_head),
+            },
+            turns: changes.len() as u32,
+            ..Change::NOTHING
+        }
+    }
 
     /// Constants of the driver, by name.
     pub(super) fn constants(&self, kind: ProgramKind) -> Vec<(&'static str, u64)> {
         let halves = match kind {
+            // Packets may have different lengths.
+            _ if self.turns > 0 => true,
             ProgramKind::Xdp => self.words.iter().any(|&word| word != 0),
             ProgramKind::Tc => self.words[LENGTH] != 0,
             _ => false,
@@ -43,6 +60,7 @@ impl Change {
         let mut constants = vec![
             ("program_restore", self.restore.class()),
             ("program_halves", u64::from(halves)),
+            ("program_turns", u64::from(self.turns)),
         ];
         match kind {
             ProgramKind::Tc => {

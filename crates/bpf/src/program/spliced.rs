@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use libbpf_rs::{
-    AsRawLibbpf as _, OpenObject, ReferencesType as _,
+    AsRawLibbpf as _, MapCore as _, MapFlags, OpenObject, ReferencesType as _,
     btf::types::Func,
     libbpf_sys::{self as sys},
 };
@@ -16,9 +16,9 @@ use super::{
     restore::{Change, Restore},
 };
 use crate::{
-    error::{Error, Result, lacks},
+    error::{Error, Result, failed, lacks},
     run::SharedProgram,
-    timed,
+    timed::{self, MapOverrides},
     timing::{Loop, Observation, Request},
 };
 
@@ -26,6 +26,9 @@ use crate::{
 pub const STATE_WORDS: usize = 12;
 /// Room for packets (`PROGRAM_PACKET_BYTES`).
 const PACKET_BYTES: usize = 4096;
+/// The map of packets that take turns, and bytes of a value before the packet's.
+const INPUTS: &str = "program_inputs";
+const INPUT_HEAD: usize = 8;
 /// The function that a program takes the place of.
 const TARGET: &str = "program_target";
 
@@ -47,6 +50,8 @@ pub struct Ran {
     pub wrong: u64,
     /// What the last of them returned.
     pub wrong_code: u32,
+    /// Its packet, where several take turns.
+    pub wrong_turn: u32,
     /// How much each word of the context's state differs from before the batch.
     pub changes: [i64; STATE_WORDS],
     /// How much those that are lengths or places differed when the last reset began.
@@ -136,6 +141,13 @@ impl Spliced {
         for (name, value) in change.constants(native.kind) {
             open.set(name, value)?;
         }
+        if change.turns > 0 {
+            let shape = MapOverrides {
+                max_entries: Some(change.turns),
+                ..MapOverrides::default()
+            };
+            open.map(INPUTS, shape)?;
+        }
         let object = open.load()?;
         let driver = native::code(&object.timed_program(name)?);
         // SAFETY: the object is loaded and outlives the call.
@@ -164,20 +176,32 @@ impl Spliced {
         })
     }
 
-    /// Runs a packet in a batch; each run should return `code`.
-    pub fn batch(&mut self, request: &Request<'_>, packet: &[u8], code: u32) -> Result<Ran> {
-        if packet.len() >= PACKET_BYTES {
-            return Err(Error::Refused(format!(
-                "a packet has {} bytes, and drivers take less than {PACKET_BYTES}",
-                packet.len()
-            )));
+    /// Gives it the packets that take turns, as many as it was loaded for, and the code that each should return. Batches
+    /// begin with the first.
+    pub fn take_turns(&mut self, inputs: &[(&[u8], u32)]) -> Result<()> {
+        let map = self.object.map(INPUTS)?;
+        for (turn, (bytes, code)) in (0u32..).zip(inputs) {
+            check_room(bytes)?;
+            let mut value = vec![0; INPUT_HEAD + PACKET_BYTES];
+            value[..4].copy_from_slice(&(bytes.len() as u32).to_ne_bytes());
+            value[4..INPUT_HEAD].copy_from_slice(&code.to_ne_bytes());
+            value[INPUT_HEAD..INPUT_HEAD + bytes.len()].copy_from_slice(bytes);
+            map.update(&turn.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(failed(INPUTS, "writing a packet"))?;
         }
+        Ok(())
+    }
+
+    /// Runs a packet in a batch; each run should return `code`. Where packets take turns, both are those of the first.
+    pub fn batch(&mut self, request: &Request<'_>, packet: &[u8], code: u32) -> Result<Ran> {
+        check_room(packet)?;
         let object = &mut self.object;
         object.set_bytes("program_packet", packet)?;
         object.set_variable("program_length", packet.len() as u64)?;
         object.set_variable("program_code", u64::from(code))?;
         object.set_variable("program_wrong", 0)?;
         object.set_variable("program_resets", 0)?;
+        object.set_variable("program_turn", 0)?;
         let seen = object.batch_of(&self.program, request, &[packet.to_vec()])?;
         let [seen] = <[Observation; 1]>::try_from(seen)
             .map_err(|_| Error::Refused("a program is run on one CPU at a time".to_owned()))?;
@@ -199,6 +223,7 @@ impl Spliced {
             seen,
             wrong: object.variable("program_wrong")?,
             wrong_code: object.variable("program_wrong_code")? as u32,
+            wrong_turn: object.variable("program_wrong_turn")? as u32,
             changes: difference(words("program_left")?),
             undone: difference(words("program_now")?),
         })
@@ -208,6 +233,17 @@ impl Spliced {
     pub fn kernel_bytes(&self) -> u64 {
         self.object.kernel_bytes()
     }
+}
+
+/// Refuses a packet that drivers have no room for.
+fn check_room(packet: &[u8]) -> Result<()> {
+    if packet.len() >= PACKET_BYTES {
+        return Err(Error::Refused(format!(
+            "a packet has {} bytes, and drivers take less than {PACKET_BYTES}",
+            packet.len()
+        )));
+    }
+    Ok(())
 }
 
 impl NativeProgram {
@@ -230,6 +266,7 @@ impl NativeProgram {
             words: ran.changes,
             context_words: context / 8,
             context_rest: context % 8,
+            turns: 0,
         };
         Ok((ran, change))
     }

@@ -8,3 +8,4 @@ mod lab;
 mod maps;
 mod refusals;
 mod runs;
+mod turns;

@@ -153,7 +153,7 @@ pub(crate) const JUDGES: &[Judge] = &[
                 "allow_ingress",
                 "keep_half",
             ];
-            own_programs("skb.bpf.c", &programs, &["builtin:udp"])
+            own_programs("skb.bpf.c", &programs, &["builtin:udp", "builtin:tcp"])
         },
         ..USUAL
     },
@@ -300,6 +300,7 @@ fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box
         objects: vec![ObjectFile::of(Path::new(source), fs::read(object.path())?)],
         programs: owned(programs),
         inputs: inputs(&owned(packets))?,
+        mix: packets.len() > 1,
         ..OwnPrograms::default()
     })?))
 }

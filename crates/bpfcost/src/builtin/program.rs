@@ -27,7 +27,7 @@ use crate::{
         Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Subject,
         missing,
     },
-    program::{Input, OwnPrograms},
+    program::{Input, MIX, OwnPrograms},
 };
 
 /// What stands behind names of cases of the object that is compared with.
@@ -52,8 +52,8 @@ struct Work {
     /// The place of its object.
     object: usize,
     program: String,
-    /// The place of its packet.
-    input: usize,
+    /// The places of its packets: those of several take turns.
+    inputs: Vec<usize>,
     part: Part,
 }
 
@@ -97,7 +97,12 @@ impl Programs {
             for program in &self.subject.programs {
                 for object in 0..self.subject.objects.len() {
                     for input in self.inputs(program) {
-                        works.push(self.work(part, object, program, input));
+                        works.push(self.work(part, object, program, &[input]));
+                    }
+                    if let Ok(inputs) = self.mixed(program)
+                        && self.subject.mix
+                    {
+                        works.push(self.work(part, object, program, &inputs));
                     }
                 }
             }
@@ -107,7 +112,7 @@ impl Programs {
             if !kinds.contains(kind) {
                 kinds.push(*kind);
                 let first = self.inputs(program).next();
-                works.extend(first.map(|input| self.work(Part::Empty, 0, program, input)));
+                works.extend(first.map(|input| self.work(Part::Empty, 0, program, &[input])));
             }
         }
         works
@@ -118,6 +123,45 @@ impl Programs {
         let kind = self.kinds[program].0;
         let inputs = self.subject.inputs.iter().enumerate();
         inputs.filter_map(move |(place, input)| input.misfit(kind).is_none().then_some(place))
+    }
+
+    /// The places of the inputs that can take turns for a program, or why they can't.
+    fn mixed(&self, program: &str) -> Result<Vec<usize>, String> {
+        let kind = self.kinds[program].0;
+        if !matches!(kind, ProgramKind::Xdp | ProgramKind::Tc) {
+            return Err(format!(
+                "what {} programs are run on can't be changed between two runs: only packets of XDP and tc programs \
+                 can take turns",
+                kind.word()
+            ));
+        }
+        let places: Vec<usize> = self.inputs(program).collect();
+        let inputs = places.iter().map(|&place| &self.subject.inputs[place]);
+        let mut protocols: Vec<_> = inputs.map(Input::protocol).collect();
+        protocols.dedup();
+        if places.len() < 2 {
+            return Err(
+                "one packet has none to take turns with\n  Name more with --input".to_owned(),
+            );
+        }
+        // Programs can't set it, nor can drivers.
+        if kind == ProgramKind::Tc && protocols.len() > 1 {
+            return Err(
+                "an skb keeps the protocol of the first packet: those of tc programs must all have the same one"
+                    .to_owned(),
+            );
+        }
+        Ok(places)
+    }
+
+    /// Why no program has packets that can take turns, if they should.
+    pub fn unmixed(&self) -> Option<String> {
+        let mut programs = self.subject.programs.iter();
+        let mixed = |program: &String| self.mixed(program).is_ok();
+        if !self.subject.mix || programs.clone().any(mixed) {
+            return None;
+        }
+        programs.find_map(|program| self.mixed(program).err())
     }
 
     /// Why a program has no input that it takes, or an input no program.
@@ -139,12 +183,18 @@ impl Programs {
         }
     }
 
-    fn work(&self, part: Part, object: usize, program: &str, input: usize) -> Work {
+    fn work(&self, part: Part, object: usize, program: &str, inputs: &[usize]) -> Work {
         let (kind, section) = &self.kinds[program];
-        let packet = &self.subject.inputs[input];
+        let (packet, packet_about) = match inputs {
+            [alone] => {
+                let packet = &self.subject.inputs[*alone];
+                (packet.name.as_str(), packet.about.clone())
+            }
+            several => (MIX, format!("{} packets in turn", several.len())),
+        };
         let version = if object == 0 { "new" } else { OLD };
-        let given = self.subject.given(input);
-        let mut name = format!("{program}/{}", packet.name);
+        let given = self.subject.given(inputs);
+        let mut name = format!("{program}/{packet}");
         if object > 0 {
             name = format!("{name}/{OLD}");
         }
@@ -155,7 +205,7 @@ impl Programs {
                 name.clone(),
                 Role::Case,
                 Some(of_case(&name)),
-                format!("{program} ({section}) on {}", packet.about),
+                format!("{program} ({section}) on {packet_about}"),
             ),
             Part::Floor => (
                 of_case(&name),
@@ -172,7 +222,7 @@ impl Programs {
         };
         let factors = [
             ("program", program),
-            ("packet", &packet.name),
+            ("packet", packet),
             ("version", version),
             // The loop alone is given nothing.
             ("given", if part == Part::Empty { "" } else { &given }),
@@ -195,7 +245,7 @@ impl Programs {
             case,
             object,
             program: program.to_owned(),
-            input,
+            inputs: inputs.to_vec(),
             part,
         }
     }
@@ -246,7 +296,7 @@ impl Programs {
             restore: Restore::All { tail: false },
             ..Change::NOTHING
         };
-        let packet = &self.subject.inputs[work.input].bytes;
+        let packet = &self.subject.inputs[work.inputs[0]].bytes;
         let loaded = self.native(work).and_then(|native| {
             native.oracle(current_cpu(), packet)?;
             Spliced::load(&native, Body::Program, &largest)
@@ -403,6 +453,31 @@ mod tests {
         assert_eq!(floor("floor/b/tcp"), "floor/none/tc");
         assert_eq!(floor("floor/c/udp"), "floor/none/xdp");
         assert!(experiment.pairs().is_empty());
+    }
+
+    #[test]
+    fn packets_take_turns_in_a_case_of_their_own() {
+        let mut experiment = programs(2);
+        experiment.subject.mix = true;
+        let cases = experiment.cases();
+        let mixed = |case: &&Case| case.factors["packet"] == MIX && case.role == Role::Case;
+        let mixed: Vec<&Case> = cases.iter().filter(mixed).collect();
+        assert_eq!(mixed.len(), 6);
+        assert_eq!(mixed[1].name, "a/mix/old");
+        assert_eq!(mixed[1].floor.as_deref(), Some("floor/a/mix/old"));
+        assert!(cases.iter().any(|case| case.name == "floor/a/mix/old"));
+        assert_ne!(mixed[0].factors["given"], cases[0].factors["given"]);
+        assert_eq!(experiment.unmixed(), None);
+        // Of another protocol: no skb can have both.
+        experiment.subject.inputs[1].bytes[12] = 8;
+        assert_eq!(experiment.mixed("a"), Ok(vec![0, 1]));
+        assert!(experiment.mixed("b").is_err());
+        experiment.subject.inputs.pop();
+        assert!(
+            experiment
+                .unmixed()
+                .is_some_and(|why| why.contains("--input"))
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Expected, Input, OwnPrograms, inputs, maps},
+    program::{Expected, Input, MIX, OwnPrograms, inputs, maps},
     record::Record,
     report::rate::EventLoad,
     target::Host,
@@ -58,6 +58,9 @@ pub(super) struct Args {
     /// or builtin:zeros (96 bytes), their default.
     #[arg(long = "input", value_name = "PACKET")]
     inputs: Vec<String>,
+    /// Also measure all packets in turn, as PROGRAM/mix
+    #[arg(long)]
+    mix: bool,
     /// Compare with the same programs of this object, measured in the same run
     #[arg(long, value_name = "OLD.bpf.o")]
     against: Option<PathBuf>,
@@ -101,8 +104,12 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         expected::recordable(file, options.on.len())?;
     }
     let subject = subject(args)?;
-    if let Some(why) = Programs::of(subject.clone())?.misfit() {
+    let programs = Programs::of(subject.clone())?;
+    if let Some(why) = programs.misfit() {
         return Err(usage(format!("{why}\n  See: bpfcost program --help")));
+    }
+    if let Some(why) = programs.unmixed() {
+        return Err(usage(format!("--mix: {why}")));
     }
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
@@ -137,12 +144,19 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         args.programs.clone()
     };
     let objects: Vec<ObjectFile> = std::iter::once(object).chain(old).collect();
+    let inputs = if args.inputs.is_empty() {
+        default_inputs(&objects, &programs)?
+    } else {
+        inputs(&args.inputs)?
+    };
+    if args.mix && inputs.iter().any(|input| input.name == MIX) {
+        return Err(usage(format!(
+            "--mix: the case of all packets is called {MIX}, and so is a packet\n  Rename its file"
+        )));
+    }
     Ok(OwnPrograms {
-        inputs: if args.inputs.is_empty() {
-            default_inputs(&objects, &programs)?
-        } else {
-            inputs(&args.inputs)?
-        },
+        inputs,
+        mix: args.mix,
         settings: Settings {
             allow_effects: args.allow_effects,
             maps: maps(&args.maps, &objects[0])?,

@@ -16,6 +16,9 @@ pub struct OwnPrograms {
     pub programs: Vec<String>,
     /// The packets.
     pub inputs: Vec<Input>,
+    /// Whether they also take turns, in a case of their own.
+    #[serde(default)]
+    pub mix: bool,
     /// How each object is loaded.
     #[serde(default)]
     pub settings: Settings,
@@ -25,20 +28,22 @@ pub struct OwnPrograms {
 }
 
 impl OwnPrograms {
-    /// A digest of the bytes of an input, by its name.
+    /// A digest of the bytes of an input, by its name, or of all.
     pub fn input_digest(&self, name: &str) -> String {
-        let named = self.inputs.iter().filter(|input| input.name == name);
+        let named = |input: &&Input| name == MIX || input.name == name;
+        let named = self.inputs.iter().filter(named);
         expectation::digest(named.map(|input| input.bytes.as_slice()))
     }
 
-    /// A digest of what programs are given beside their code: an input, by its place, and the contents of their variables and
+    /// A digest of what programs are given beside their code: inputs, by their places, and the contents of their variables and
     /// maps. Costs with another one are costs of something else.
-    pub fn given(&self, input: usize) -> String {
-        let given = serde_json::json!([
-            self.inputs[input].bytes,
-            self.settings.variables,
-            self.settings.maps
-        ]);
+    pub fn given(&self, inputs: &[usize]) -> String {
+        let bytes = |input: &usize| serde_json::json!(self.inputs[*input].bytes);
+        let bytes = match inputs {
+            [alone] => bytes(alone),
+            several => several.iter().map(bytes).collect(),
+        };
+        let given = serde_json::json!([bytes, self.settings.variables, self.settings.maps]);
         let digest = Sha256::digest(given.to_string());
         digest
             .iter()
@@ -47,6 +52,9 @@ impl OwnPrograms {
             .collect()
     }
 }
+
+/// The word for all inputs in turn, where names of cases have that of one.
+pub const MIX: &str = "mix";
 
 /// What a program is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +84,11 @@ pub enum Form {
 }
 
 impl Input {
+    /// The number of the protocol behind its Ethernet header.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.bytes.get(12..14)
+    }
+
     /// Why a program of this type can't be run on it.
     pub fn misfit(&self, kind: ProgramKind) -> Option<String> {
         let wanted = match (kind.takes_context(), self.form) {

@@ -10,7 +10,7 @@ mod packet;
 mod pcap;
 
 pub use behaviour::Behaviour;
-pub use definition::{Form, Input, OwnPrograms};
+pub use definition::{Form, Input, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

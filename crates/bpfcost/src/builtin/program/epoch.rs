@@ -16,7 +16,7 @@ use bpfcost_bpf::{
 
 use super::{
     Part, Programs, Work, expected, maps,
-    proof::{self, Expected},
+    proof::{self, Expected, Turn},
 };
 use crate::{
     builtin::{
@@ -24,7 +24,7 @@ use crate::{
         memory::KernelMemory,
     },
     experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove},
-    program::Behaviour,
+    program::{Behaviour, Input},
     record::RESET_TWICE,
 };
 
@@ -62,7 +62,10 @@ struct LoadedProgram {
 /// A case.
 struct Entry {
     key: Key,
+    /// Its packet, or the first of those that take turns.
     packet: Vec<u8>,
+    /// A batch is as many runs, or twice as many, …: each packet has as many as the others.
+    cycle: u64,
     looped: (Body, Change),
     expected: Expected,
     part: Part,
@@ -111,34 +114,48 @@ impl ProgramEpoch {
             self.programs.insert(key.clone(), loaded);
         }
         let program = self.programs.get_mut(&key).context("it was just loaded")?;
-        let packet = &programs.subject.inputs[work.input].bytes;
-        let nothing = |code| Expected::of_nothing(program.native.kind(), packet, code);
-        let (looped, expected) = if work.part == Part::Empty {
-            ((Body::Return(0), Change::NOTHING), nothing(0))
-        } else {
-            let kind = program.native.kind();
-            let (expected, change) = program.observe(self.cpu, work.input, packet)?;
-            let code = expected.code;
-            if work.part == Part::Program {
-                ((Body::Program, change), expected)
-            } else {
-                let nothing = Expected::of_nothing(kind, packet, code);
-                ((Body::Return(code), change), nothing)
+        let inputs = work
+            .inputs
+            .iter()
+            .map(|&place| &programs.subject.inputs[place]);
+        let inputs: Vec<&Input> = inputs.collect();
+        let packet = &inputs.first().context("a case has a packet")?.bytes;
+        let (looped, expected) = match (work.part, inputs.as_slice()) {
+            (Part::Empty, _) => {
+                let nothing = Expected::of_nothing(program.native.kind(), packet, 0);
+                ((Body::Return(0), Change::NOTHING), nothing)
+            }
+            (part, [_]) => {
+                let (expected, change) = program.observe(self.cpu, work.inputs[0], packet)?;
+                program.alone(part, packet, expected, change)
+            }
+            (part, several) => {
+                let (mut expected, mut changes) = (Vec::new(), Vec::new());
+                for (place, input) in work.inputs.iter().zip(several) {
+                    let (alone, change) = program.observe(self.cpu, *place, &input.bytes)?;
+                    expected.push((input.name.clone(), alone));
+                    changes.push(change);
+                }
+                let last = several.last().map_or(&[][..], |input| &input.bytes);
+                program.in_turn(part, last, expected, &changes)
             }
         };
         if !program.loops.contains_key(&looped) {
             let (body, change) = looped;
-            let spliced = Spliced::load(&program.native, body, &change)?;
+            let mut spliced = Spliced::load(&program.native, body, &change)?;
+            if !expected.turns.is_empty() {
+                let codes = expected.turns.iter().map(|turn| turn.code);
+                let packets = inputs.iter().map(|input| input.bytes.as_slice());
+                spliced.take_turns(&packets.zip(codes).collect::<Vec<_>>())?;
+            }
             program.loops.insert(looped, spliced);
         }
-        let input = &programs.subject.inputs[work.input];
-        let known = programs
-            .subject
-            .expected
-            .behaviour(&work.program, &input.name);
+        let input = work.case.factors.get("packet").map_or("", String::as_str);
+        let known = programs.subject.expected.behaviour(&work.program, input);
         let entry = Entry {
             key,
             packet: packet.clone(),
+            cycle: inputs.len() as u64,
             looped,
             expected,
             part: work.part,
@@ -150,19 +167,26 @@ impl ProgramEpoch {
         Ok(())
     }
 
-    /// One proved batch of a case.
+    /// As many runs, or more: in whole cycles of the packets that take turns.
+    fn whole_cycles(&self, case: &Case, ops: u64) -> u64 {
+        let entry = self.entries.get(&case.name);
+        ops.next_multiple_of(entry.map_or(1, |entry| entry.cycle))
+    }
+
+    /// One proved batch of a case, of whole cycles.
     fn batch(&mut self, case: &Case, ops: u64, resets: u64) -> Result<Observation, Fault> {
         let entry = self.entries.get(&case.name);
         let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
         let program = self.programs.get_mut(&entry.key);
         let looped = program.and_then(|program| program.loops.get_mut(&entry.looped));
         let request = Request {
-            ops,
+            ops: ops.next_multiple_of(entry.cycle),
             resets,
             cpus: &[self.cpu],
             after_tick: self.exact,
         };
         let looped = looped.context("its loop was not loaded")?;
+        let ops = request.ops;
         let ran = looped.batch(&request, &entry.packet, entry.expected.code)?;
         let seen = std::slice::from_ref(&ran.seen);
         prove(batch::problem(&[self.cpu], seen, ops, self.exact))?;
@@ -175,6 +199,7 @@ impl ProgramEpoch {
     /// Has a program run untimed, and compares what its maps hold before, between and after.
     fn watch(&mut self, case: &Case, ns_per_run: f64) -> Result<(), Fault> {
         let runs = maps::watched_runs(ns_per_run, self.exact);
+        let runs = runs.map(|ops| self.whole_cycles(case, ops));
         let first = self.map_state(case)?;
         self.batch(case, runs[0], 1)?;
         let second = self.map_state(case)?;
@@ -182,17 +207,28 @@ impl ProgramEpoch {
         let third = self.map_state(case)?;
         let entry = self.entries.get_mut(&case.name).context("it ran")?;
         let Expected {
-            code, output, grew, ..
+            code,
+            output,
+            grew,
+            turns,
+            ..
         } = &entry.expected;
-        let changes = MapChanges::between([&first, &second, &third], runs, grew);
+        // What is left is the last one's.
+        let code = turns.last().map_or(*code, |turn| turn.code);
+        // Packets that take turns differ in what they change, and a cycle of them does not.
+        let cycles = runs.map(|ops| ops / entry.cycle);
+        let changes = MapChanges::between([&first, &second, &third], cycles, grew);
         let drifts = maps::warnings(&entry.key.1, &changes);
-        let behaviour = Behaviour::of(*code, output, changes);
+        let behaviour = Behaviour::of(code, output, changes);
         // The other object is what it is compared with: it may do something else.
         let is_new = entry.key.0 == 0;
         let known = entry.expectation.as_ref();
         let amounts = &self.per_run;
         if is_new {
-            let problem = expected::amounts(amounts, &behaviour)
+            let amounts_apply = entry.cycle == 1;
+            let problem = amounts_apply
+                .then(|| expected::amounts(amounts, &behaviour))
+                .flatten()
                 .or_else(|| known.and_then(|known| expected::behaviour(known, &behaviour)));
             prove(problem)?;
         }
@@ -219,6 +255,58 @@ impl ProgramEpoch {
 }
 
 impl LoadedProgram {
+    /// How a part of a case on one packet is run, and what it must do.
+    fn alone(
+        &self,
+        part: Part,
+        packet: &[u8],
+        expected: Expected,
+        change: Change,
+    ) -> ((Body, Change), Expected) {
+        if part == Part::Program {
+            return ((Body::Program, change), expected);
+        }
+        let code = expected.code;
+        let nothing = Expected::of_nothing(self.native.kind(), packet, code);
+        ((Body::Return(code), change), nothing)
+    }
+
+    /// The same on packets that take turns, of which a batch ends with the last.
+    fn in_turn(
+        &self,
+        part: Part,
+        last: &[u8],
+        each: Vec<(String, Expected)>,
+        changes: &[Change],
+    ) -> ((Body, Change), Expected) {
+        let change = Change::to_next(changes);
+        let is_floor = part != Part::Program;
+        let turn = |(name, expected): &(String, Expected)| Turn {
+            name: name.clone(),
+            code: if is_floor { 0 } else { expected.code },
+        };
+        let turns: Vec<Turn> = each.iter().map(turn).collect();
+        let grew = each.iter().flat_map(|(_, expected)| expected.grew.clone());
+        let grew = grew.collect();
+        let left = match each.into_iter().next_back() {
+            Some((_, expected)) if !is_floor => expected,
+            _ => Expected::of_nothing(self.native.kind(), last, 0),
+        };
+        let body = if is_floor {
+            Body::Return(0)
+        } else {
+            Body::Program
+        };
+        let code = turns.first().map_or(0, |turn| turn.code);
+        let expected = Expected {
+            code,
+            grew,
+            turns,
+            ..left
+        };
+        ((body, change), expected)
+    }
+
     /// What the program does with a packet alone, and what has to be undone.
     fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Change)> {
         if let Some(known) = self.packets.get(&input) {
@@ -231,6 +319,7 @@ impl LoadedProgram {
             output: oracle.output,
             changes: once.changes,
             grew: oracle.grew,
+            turns: Vec::new(),
         };
         let known = (expected, change);
         self.packets.insert(input, known.clone());
@@ -257,7 +346,8 @@ impl LoadedEpoch for ProgramEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let Batch(ops) = batch;
+        let ops = self.whole_cycles(case, batch.0);
+        let batch = Batch(ops);
         if self.exact {
             let seen = self.batch(case, ops, 1)?;
             return self.finish(case, batch, &seen, None);
@@ -361,6 +451,7 @@ impl Expected {
             output,
             changes: Default::default(),
             grew: BTreeSet::new(),
+            turns: Vec::new(),
         }
     }
 }

@@ -18,13 +18,24 @@ pub(super) struct Expected {
     pub(super) output: Vec<u8>,
     /// How it changes the words of its context's state.
     pub(super) changes: [i64; STATE_WORDS],
+    /// Packets that take turns. Then the code above is that of the first, and the rest is of the last.
+    pub(super) turns: Vec<Turn>,
     /// Tables to which the first run of all added entries, and later ones more.
     pub(super) grew: BTreeSet<String>,
 }
 
+/// A packet that takes turns with others.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    /// Its name.
+    pub(super) name: String,
+    /// What each run of it must return.
+    pub(super) code: u32,
+}
+
 /// What a batch did that the program alone did not, if anything.
 pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Problem> {
-    codes(expected.code, ran, ops)
+    codes(expected, ran, ops)
         .or_else(|| packet_diff::problem("the last run", &expected.output, &ran.seen.output))
         .or_else(|| {
             let words = |changes: &[i64]| {
@@ -42,11 +53,23 @@ pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Proble
 }
 
 /// The codes of all runs.
-fn codes(code: u32, ran: &Ran, ops: u64) -> Option<Problem> {
+fn codes(wanted: &Expected, ran: &Ran, ops: u64) -> Option<Problem> {
+    let code = signed(ran.wrong_code);
+    let turn = wanted.turns.get(ran.wrong_turn as usize);
     (ran.wrong > 0).then(|| Problem {
         check: "return codes".into(),
-        expected: format!("{} in each of {ops} runs", signed(code)),
-        got: format!("{} in {} of them", signed(ran.wrong_code), ran.wrong),
+        expected: match turn {
+            None => format!("{} in each of {ops} runs", signed(wanted.code)),
+            Some(_) => format!("in each of {ops} runs what its packet returns alone"),
+        },
+        got: match turn {
+            None => format!("{code} in {} of them", ran.wrong),
+            Some(Turn { name, code: wanted }) => format!(
+                "other codes in {} of them: at last {code}, where {name} alone returns {}",
+                ran.wrong,
+                signed(*wanted)
+            ),
+        },
         detail: "the program's answer depends on more than the packet: on the time, on chance, or on what earlier runs \
                  left in its maps"
             .into(),
@@ -70,11 +93,13 @@ mod tests {
             output: vec![1; 60],
             changes: [0; STATE_WORDS],
             grew: BTreeSet::new(),
+            turns: Vec::new(),
         };
         let right = Ran {
             seen: proved(1000, 1, vec![1; 60]),
             wrong: 0,
             wrong_code: 0,
+            wrong_turn: 0,
             changes: [0; STATE_WORDS],
             undone: [0; STATE_WORDS],
         };
@@ -92,6 +117,34 @@ mod tests {
         assert_eq!(
             name(|ran| ran.changes[11] = 1).as_deref(),
             Some("state after the last run")
+        );
+    }
+
+    #[test]
+    fn a_wrong_code_names_its_packet() {
+        let turn = |name: &str, code| Turn {
+            name: name.to_owned(),
+            code,
+        };
+        let expected = Expected {
+            code: 2,
+            output: Vec::new(),
+            changes: [0; STATE_WORDS],
+            grew: BTreeSet::new(),
+            turns: vec![turn("udp", 2), turn("tcp", 3)],
+        };
+        let ran = Ran {
+            seen: proved(1000, 1, Vec::new()),
+            wrong: 7,
+            wrong_code: 1,
+            wrong_turn: 1,
+            changes: [0; STATE_WORDS],
+            undone: [0; STATE_WORDS],
+        };
+        let problem = problem(&expected, &ran, 1000).expect("a problem");
+        assert_eq!(
+            problem.got,
+            "other codes in 7 of them: at last 1, where tcp alone returns 3"
         );
     }
 }

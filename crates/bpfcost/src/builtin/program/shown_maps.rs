@@ -5,7 +5,7 @@ use bpfcost_bpf::program::Drift;
 use super::shown;
 use crate::{
     experiment::Role,
-    program::Behaviour,
+    program::{Behaviour, MIX},
     record::Record,
     report::{
         number,
@@ -64,6 +64,14 @@ fn rows(record: &Record) -> Vec<Row> {
         else {
             continue;
         };
+        // What a cycle of packets changes is no amount of a run.
+        let is_mix = case
+            .factors
+            .get("packet")
+            .is_some_and(|packet| packet == MIX);
+        if is_mix {
+            continue;
+        }
         let program = shown::program(case);
         let replaced = drifts.keys().filter(|place| !per_run.contains_key(*place));
         for place in per_run.keys().chain(replaced) {
