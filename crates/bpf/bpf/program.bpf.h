@@ -129,7 +129,7 @@ static __always_inline struct program_input *program_next(_Bool half)
  * The two loops of timing.bpf.h around the target. `see` stores the state of a context. The code of the driver is one that
  * all types may return.
  */
-#define PROGRAM_DRIVER(section, name, ctx_t, see, restore)                              \
+#define PROGRAM_LOOPS(section, name, ctx_t, see, restore)                               \
 	static __always_inline void name##__start(ctx_t *ctx)                           \
 	{                                                                               \
 		see(ctx, &program_start);                                               \
@@ -154,6 +154,98 @@ static __always_inline struct program_input *program_next(_Bool half)
                                                                                         \
 	ENCLOSED_PROGRAM(section, name, ctx_t, name##__start, name##__end, name##__run, \
 			 name##__undo)
+
+/* And in windows. */
+#define PROGRAM_DRIVER(section, name, ctx_t, see, restore) \
+	PROGRAM_LOOPS(section, name, ctx_t, see, restore)  \
+	PROGRAM_WINDOWS(section, name, ctx_t)
+
+/*
+ * Windows are the other way into a loop, for programs that make tail calls themselves, or leave the loop
+ * no stack: a function of the driver makes a tail call to the program, which the kernel has loaded as it
+ * is, and which returns to the driver. A run of a driver has 33 tail calls, so that each is a window of a
+ * few runs; user space adds up the times of many.
+ */
+#define PROGRAM_WINDOW 32
+/* More tail calls than there are. */
+#define PROGRAM_PROBES 34
+
+enum program_slot {
+	SLOT_PROGRAM,
+	SLOT_RETURN, /* a program that does nothing else */
+	PROGRAM_SLOTS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, PROGRAM_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} program_slots SEC(".maps");
+
+__u64 program_fallen; /* tail calls that the kernel did not make */
+__u64 program_probes; /* tail calls that are tried behind a window */
+__u64 program_spare; /* of those, how many it made before one that it did not */
+
+/* Behind a tail call that was not made. What it returns, the verifier must not know: for it, all return that. */
+static __always_inline int program_fall(void)
+{
+	*(volatile __u64 *)&program_fallen += 1;
+	return *(volatile __u64 *)&program_fallen;
+}
+
+/* User space asks for no CPU beyond those that there are samples for; some verifiers need the mask. */
+static __always_inline struct timing_sample *program_sample(void)
+{
+	return &timing_samples[bpf_get_smp_processor_id() & (TIMING_MAX_CPUS - 1)];
+}
+
+/*
+ * If one more tail call is made behind the window, all before it were: the kernel counts them together. A
+ * kernel that does not (before Linux 6.11) refuses none of a window.
+ */
+#define PROGRAM_WINDOWS(section, name, ctx_t)                                         \
+	static __noinline int name##__jump(ctx_t *ctx)                                \
+	{                                                                             \
+		bpf_tail_call(ctx, &program_slots, SLOT_PROGRAM);                     \
+		return program_fall();                                                \
+	}                                                                             \
+                                                                                      \
+	static __noinline int name##__try(ctx_t * ctx)                                \
+	{                                                                             \
+		bpf_tail_call(ctx, &program_slots, SLOT_RETURN);                      \
+		return program_fall();                                                \
+	}                                                                             \
+                                                                                      \
+	SEC("?" section)                                                              \
+	int name##__windows(ctx_t *ctx)                                               \
+	{                                                                             \
+		struct timing_sample *sample = program_sample();                      \
+		__u64 twice = timing_resets > 1, done, fallen;                        \
+                                                                                      \
+		name##__start(ctx);                                                   \
+		timing_begin(sample);                                                 \
+		program_check(name##__jump(ctx));                                     \
+		for (done = 1; done < PROGRAM_WINDOW && !timing_done(done); done++) { \
+			name##__undo(ctx);                                            \
+			if (twice)                                                    \
+				name##__undo(ctx);                                    \
+			program_check(name##__jump(ctx));                             \
+		}                                                                     \
+		timing_finish(sample, done);                                          \
+		name##__end(ctx, 0);                                                  \
+		program_spare = 0;                                                    \
+		fallen = *(volatile __u64 *)&program_fallen;                          \
+		for (int i = 0; i < PROGRAM_PROBES; i++) {                            \
+			if (i >= *(volatile __u64 *)&program_probes)                  \
+				break;                                                \
+			name##__try(ctx);                                             \
+			if (*(volatile __u64 *)&program_fallen != fallen)             \
+				break;                                                \
+			program_spare++;                                              \
+		}                                                                     \
+		return 1;                                                             \
+	}
 
 /*
  * The length of the packet, for helpers that copy it, once it is not below PROGRAM_LEAST_BYTES: they

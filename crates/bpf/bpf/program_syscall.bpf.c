@@ -36,4 +36,5 @@ static __always_inline void restore(void *ctx)
 	}
 }
 
-PROGRAM_DRIVER("syscall", program_syscall, void, see, restore)
+/* Sleepable programs make no tail calls. */
+PROGRAM_LOOPS("syscall", program_syscall, void, see, restore)

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
@@ -41,6 +41,11 @@ impl SharedProgram {
         }
     }
 
+    /// Its descriptor.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// The same, with its input as its context, not as a packet.
     pub(crate) fn taking_context(self, takes_context: bool) -> Self {
         SharedProgram {
@@ -64,6 +69,17 @@ pub struct TestRun {
 /// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one), or on what it
 /// takes as its context.
 pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRun> {
+    let mut runs = 0..1;
+    on_cpu_while(program, cpu, packet, || Ok(runs.next().is_some()))
+}
+
+/// Runs it there for as long as `again` says, which is asked before each run; what the last one did.
+pub(crate) fn on_cpu_while(
+    program: &SharedProgram,
+    cpu: u32,
+    packet: &[u8],
+    mut again: impl FnMut() -> Result<bool>,
+) -> Result<TestRun> {
     let _pinned = CpuPin::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -82,20 +98,26 @@ pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRu
         options.data_in = packet.as_ptr().cast();
         options.data_size_in = packet.len() as u32;
         options.data_out = output.as_mut_ptr().cast();
-        options.data_size_out = (packet.len() + ADDED_BYTES) as u32;
         // With more, the kernel rebuilds the XDP dispatcher before and after.
         options.repeat = 1;
     }
     let waits_before = cpu::waits()?;
-    // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
-    let failure =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
-    let waits = cpu::waits()? - waits_before;
-    if failure < 0 {
-        let answer = libbpf_rs::Error::from_raw_os_error(-failure);
-        let what = format!("{} on CPU {cpu}", program.name);
-        return Err(failed(what, "running it")(answer));
+    while again()? {
+        if program.takes_context {
+            output.copy_from_slice(packet);
+        } else if !packet.is_empty() {
+            options.data_size_out = (packet.len() + ADDED_BYTES) as u32;
+        }
+        // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
+        let failure =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
+        if failure < 0 {
+            let answer = libbpf_rs::Error::from_raw_os_error(-failure);
+            let what = format!("{} on CPU {cpu}", program.name);
+            return Err(failed(what, "running it")(answer));
+        }
     }
+    let waits = cpu::waits()? - waits_before;
     if !program.takes_context {
         // SAFETY: a run that did not fail has written as many bytes of the room as it says; with no packet, none.
         unsafe { output.set_len(options.data_size_out as usize) };

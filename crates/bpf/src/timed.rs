@@ -219,6 +219,17 @@ impl TimedObject {
         timing::batch(program, &mut self.globals, request, packets)
     }
 
+    /// The same on one CPU, in windows of at most so many operations.
+    pub(crate) fn windows_of(
+        &mut self,
+        program: &run::SharedProgram,
+        request: &Request<'_>,
+        packet: &[u8],
+        window: u64,
+    ) -> Result<Observation> {
+        timing::batch_in_windows(program, &mut self.globals, request, packet, window)
+    }
+
     /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
         self.object.as_libbpf_object()
@@ -231,6 +242,11 @@ impl TimedObject {
         event: impl FnOnce() -> Result<()>,
     ) -> Result<Observation> {
         timing::batch_by(&mut self.globals, request, event)
+    }
+
+    /// A program of its exact name.
+    pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+        loaded(&self.object, name)
     }
 
     /// A timed program, to be attached.

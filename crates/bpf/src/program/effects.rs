@@ -52,11 +52,7 @@ const RING_WRITERS: [u32; 3] = [
 ];
 
 /// Helpers that a run in a loop must never call, and why.
-const NEVER: [(u32, &str); 6] = [
-    (
-        sys::BPF_FUNC_tail_call,
-        "it makes tail calls, of which the kernel allows 33 in a run of the loop",
-    ),
+const NEVER: [(u32, &str); 5] = [
     (
         sys::BPF_FUNC_map_push_elem,
         "it pushes to a queue, a stack or a Bloom filter, which is full after some of the runs: the others would do \

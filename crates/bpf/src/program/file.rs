@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfcost_uprobe::object::{self, open_object};
+use bpfcost_uprobe::object::{self, functions, open_object};
 use libbpf_rs::OpenObject;
 
-use super::kind::ProgramKind;
-use crate::error::{Error, Result};
+use super::{
+    form::{self, LoopForm},
+    kind::ProgramKind,
+};
+use crate::error::{Error, Result, failed};
 
 /// An object file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct ProgramEntry {
     pub section: String,
     /// Its type, or why it can't be run in a loop and what measures it instead.
     pub kind: std::result::Result<ProgramKind, String>,
+    /// How it is run in a loop.
+    pub form: LoopForm,
 }
 
 impl ObjectFile {
@@ -59,10 +64,17 @@ impl ObjectFile {
     pub fn programs(&self) -> Result<Vec<ProgramEntry>> {
         let file = self.name();
         let object = self.opened()?;
+        let functions = functions(&self.bytes).map_err(failed(&*file, "reading its functions"))?;
+        let functions = form::instructions(&functions);
         let entry = |program: libbpf_rs::OpenProgram<'_>| {
             let name = program.name().to_string_lossy().into_owned();
+            let kind = ProgramKind::of(program.prog_type(), &file, &name);
+            let form = kind.as_ref().map_or(LoopForm::default(), |kind| {
+                LoopForm::of(*kind, program.insns(), &functions)
+            });
             ProgramEntry {
-                kind: ProgramKind::of(program.prog_type(), &file, &name),
+                kind,
+                form,
                 section: program.section().to_string_lossy().into_owned(),
                 name,
             }

@@ -16,6 +16,7 @@ use super::{
     effects,
     figures::Figures,
     file::{ObjectFile, lines, wrong},
+    form::LoopForm,
     kind::ProgramKind,
     map_state::MapState,
     raw::{self, RawError, RawProgram},
@@ -45,7 +46,7 @@ pub struct NativeProgram {
     pub(super) raw: RawProgram,
     /// What is added to type numbers of drivers: their types follow those of the object. `None` without BTF.
     pub(super) shift: Option<u32>,
-    program: SharedProgram,
+    pub(super) program: SharedProgram,
     figures: Figures,
     /// Where its variables are; `None` without types.
     layout: Option<GlobalsLayout>,
@@ -74,7 +75,8 @@ impl NativeProgram {
         let driver = Driver::open(kind, Loop::probe()?)?;
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
-            let slots = programs_in_slots(file.bytes())?;
+            let mut slots = programs_in_slots(file.bytes())?;
+            slots.extend(settings.slots.iter().map(|slot| slot.program.clone()));
             for mut program in object.progs_mut() {
                 let own = program.name();
                 let is_chosen = own == name || slots.iter().any(|slot| own == slot.as_str());
@@ -110,10 +112,21 @@ impl NativeProgram {
         let types = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
         let throws = types.ok().flatten();
         let throws = throws.is_some_and(|types| types.type_by_name::<Func<'_>>(THROW).is_some());
-        if let Some(why) = effects::unspliceable(&raw.code.instructions, throws) {
-            return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
+        // What it makes tail calls to is run as well.
+        let called = object
+            .progs_mut()
+            .filter(|_| entry.form == LoopForm::Windows);
+        let called = called.filter(|one| one.autoload());
+        let called: Vec<(String, Code)> = called
+            .map(|one| (one.name().to_string_lossy().into_owned(), code(&one)))
+            .chain([(name.to_owned(), raw.code.clone())])
+            .collect();
+        for (name, code) in &called {
+            if let Some(why) = effects::unspliceable(&code.instructions, throws) {
+                return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
+            }
+            refuse_effects(file, name, settings, &code.instructions)?;
         }
-        refuse_effects(file, name, settings, &raw.code.instructions)?;
         let shared = SharedProgram::of(&program)?.taking_context(kind.takes_context());
         let figures = figures(file, name, &raw, &object)?;
         Ok(NativeProgram {

@@ -24,6 +24,8 @@ pub struct Change {
     pub context_rest: u64,
     /// Packets that take turns; 0: all runs get the same one.
     pub turns: u32,
+    /// The most runs of a window; 0 if it is spliced.
+    pub window: u32,
 }
 
 impl Change {
@@ -34,6 +36,7 @@ impl Change {
         context_words: 0,
         context_rest: 0,
         turns: 0,
+        window: 0,
     };
 
     /// What makes the packet of each run the next one, where packets take turns on which runs change these.

@@ -3,6 +3,8 @@
 
 #![allow(unsafe_code)]
 
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, MapCore as _, MapFlags, MapType, Object, OpenObject, num_possible_cpus,
 };
@@ -24,6 +26,20 @@ pub struct Settings {
     /// Maps by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<MapContents>,
+    /// Programs that others make tail calls to, beside those that the object's source names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<ProgramSlot>,
+}
+
+/// A program in a map of programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSlot {
+    /// The map's name.
+    pub map: String,
+    /// The key.
+    pub slot: u32,
+    /// The program's name.
+    pub program: String,
 }
 
 /// What a map holds at first.
@@ -105,6 +121,19 @@ impl Settings {
                     ))
                 })?;
             }
+        }
+        for ProgramSlot { map, slot, program } in &self.slots {
+            let found = object.maps().find(|one| one.name() == &**map);
+            let found = found.ok_or_else(|| lacks_map(file, map))?;
+            let put = object.progs_mut().find(|one| one.name() == &**program);
+            let put = put.ok_or_else(|| file.refused(format!("{program} was not loaded")))?;
+            let number = put.as_fd().as_raw_fd().to_ne_bytes();
+            let written = found.update(&slot.to_ne_bytes(), &number, MapFlags::ANY);
+            written.map_err(|error| {
+                file.refused(format!(
+                    "the kernel rejected the program {program} in slot {slot} of the map {map}: {error}"
+                ))
+            })?;
         }
         Ok(())
     }

@@ -10,10 +10,12 @@ use libbpf_rs::{
 
 use super::{
     code::Code,
+    form::LoopForm,
     kind::ProgramKind,
     native::{self, NativeProgram, Oracle},
     raw::RawProgram,
     restore::{Change, Restore},
+    windows,
 };
 use crate::{
     error::{Error, Result, failed, lacks},
@@ -52,6 +54,8 @@ pub struct Ran {
     pub wrong_code: u32,
     /// Its packet, where several take turns.
     pub wrong_turn: u32,
+    /// Tail calls that the kernel did not make, in a window that had none left.
+    pub fallen: u64,
     /// How much each word of the context's state differs from before the batch.
     pub changes: [i64; STATE_WORDS],
     /// How much those that are lengths or places differed when the last reset began.
@@ -127,11 +131,21 @@ impl Driver {
 pub struct Spliced {
     object: timed::TimedObject,
     program: SharedProgram,
+    /// The most runs of a window; 0 if it is spliced.
+    window: u32,
 }
 
 impl Spliced {
     /// Loads a driver that undoes so much. With the program, it uses the maps of `native`.
     pub fn load(native: &NativeProgram, body: Body, change: &Change) -> Result<Self> {
+        if change.window > 0 {
+            let (object, program) = windows::load(native, body, change)?;
+            return Ok(Spliced {
+                object,
+                program,
+                window: change.window,
+            });
+        }
         let looping = Loop::probe()?;
         let Driver {
             name,
@@ -173,6 +187,7 @@ impl Spliced {
             object,
             program: SharedProgram::of_fd(&native.name, fd)
                 .taking_context(native.kind.takes_context()),
+            window: 0,
         })
     }
 
@@ -194,6 +209,17 @@ impl Spliced {
 
     /// Runs a packet in a batch; each run should return `code`. Where packets take turns, both are those of the first.
     pub fn batch(&mut self, request: &Request<'_>, packet: &[u8], code: u32) -> Result<Ran> {
+        self.probed_batch(request, packet, code, 1)
+    }
+
+    /// The same, with so many more tail calls behind each window.
+    fn probed_batch(
+        &mut self,
+        request: &Request<'_>,
+        packet: &[u8],
+        code: u32,
+        probes: u64,
+    ) -> Result<Ran> {
         check_room(packet)?;
         let object = &mut self.object;
         object.set_bytes("program_packet", packet)?;
@@ -202,9 +228,17 @@ impl Spliced {
         object.set_variable("program_wrong", 0)?;
         object.set_variable("program_resets", 0)?;
         object.set_variable("program_turn", 0)?;
-        let seen = object.batch_of(&self.program, request, &[packet.to_vec()])?;
-        let [seen] = <[Observation; 1]>::try_from(seen)
-            .map_err(|_| Error::Refused("a program is run on one CPU at a time".to_owned()))?;
+        object.set_variable("program_fallen", 0)?;
+        object.set_variable("program_probes", probes)?;
+        let seen = if self.window > 0 {
+            let window = u64::from(self.window);
+            object.windows_of(&self.program, request, packet, window)?
+        } else {
+            let seen = object.batch_of(&self.program, request, &[packet.to_vec()])?;
+            let [seen] = <[Observation; 1]>::try_from(seen)
+                .map_err(|_| Error::Refused("a program is run on one CPU at a time".to_owned()))?;
+            seen
+        };
         let words = |name| -> Result<Vec<u64>> {
             let bytes = object.bytes(name)?;
             let (words, _) = bytes.as_chunks::<8>();
@@ -224,6 +258,7 @@ impl Spliced {
             wrong: object.variable("program_wrong")?,
             wrong_code: object.variable("program_wrong_code")? as u32,
             wrong_turn: object.variable("program_wrong_turn")? as u32,
+            fallen: object.variable("program_fallen")?,
             changes: difference(words("program_left")?),
             undone: difference(words("program_now")?),
         })
@@ -248,15 +283,31 @@ fn check_room(packet: &[u8]) -> Result<()> {
 
 impl NativeProgram {
     /// What one run changes in a context, found by a driver that undoes nothing; and that run.
-    pub fn change(&self, cpu: u32, packet: &[u8], oracle: &Oracle) -> Result<(Ran, Change)> {
-        let mut once = Spliced::load(self, Body::Program, &Change::NOTHING)?;
+    pub fn change(
+        &self,
+        form: LoopForm,
+        cpu: u32,
+        packet: &[u8],
+        oracle: &Oracle,
+    ) -> Result<(Ran, Change)> {
+        let alone = Change {
+            window: u32::from(form == LoopForm::Windows),
+            ..Change::NOTHING
+        };
+        let mut once = Spliced::load(self, Body::Program, &alone)?;
         let request = Request {
             ops: 1,
             resets: 1,
             cpus: &[cpu],
             after_tick: false,
         };
-        let ran = once.batch(&request, packet, oracle.code)?;
+        let ran = once.probed_batch(&request, packet, oracle.code, windows::PROBES)?;
+        let window = match form {
+            LoopForm::Spliced => 0,
+            LoopForm::Windows => windows::runs(self, once.object.variable("program_spare")?)?,
+        };
+        // The last of those that were tried behind it.
+        let ran = Ran { fallen: 0, ..ran };
         let context = match self.kind {
             ProgramKind::Syscall => packet.len() as u64,
             _ => 0,
@@ -267,6 +318,7 @@ impl NativeProgram {
             context_words: context / 8,
             context_rest: context % 8,
             turns: 0,
+            window,
         };
         Ok((ran, change))
     }

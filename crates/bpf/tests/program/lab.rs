@@ -94,8 +94,9 @@ pub(crate) fn prepare_with(
         NativeProgram::load(object, program, settings).unwrap_or_else(|error| panic!("{error}"));
     let cpu = current_cpu();
     let oracle = native.oracle(cpu, packet).expect("it runs");
+    let form = object.program(program).expect("it is there").form;
     let (once, change) = native
-        .change(cpu, packet, &oracle)
+        .change(form, cpu, packet, &oracle)
         .unwrap_or_else(|error| panic!("{error}"));
     Prepared {
         native,
@@ -136,6 +137,9 @@ impl Prepared {
 
     /// Whether the last run left what each should.
     pub(crate) fn is_right(&self, ran: &Ran) -> bool {
-        ran.wrong == 0 && ran.seen.output == self.oracle.output && ran.changes == self.once.changes
+        ran.wrong == 0
+            && ran.fallen == 0
+            && ran.seen.output == self.oracle.output
+            && ran.changes == self.once.changes
     }
 }

@@ -9,3 +9,4 @@ mod maps;
 mod refusals;
 mod runs;
 mod turns;
+mod windows;

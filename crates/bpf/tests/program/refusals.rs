@@ -21,7 +21,8 @@ fn refusal(object: &ObjectFile, program: &str) -> String {
         Err(error) => return error.to_string(),
         Ok(oracle) => oracle,
     };
-    let changes = native.change(current_cpu(), &packet(), &oracle);
+    let form = object.program(program).expect("it is there").form;
+    let changes = native.change(form, current_cpu(), &packet(), &oracle);
     changes.expect_err("it is refused").to_string()
 }
 
@@ -33,11 +34,10 @@ fn programs_that_cannot_be_looped_say_why() {
     let object = object("xdp.bpf.c");
     for (program, says) in [
         ("prints", &["bpf_trace_printk", "--allow-effects"][..]),
-        ("calls_tail", &["tail calls"]),
         ("reports", &["ring buffer", "is full"]),
         ("pushes", &["queue", "is full"]),
         ("throws", &["exception"]),
-        ("deep_stack", &["combined stack size", "512 bytes"]),
+        ("deep_calls", &["combined stack size", "512 bytes"]),
         (
             "is_rejected",
             &["rejected is_rejected:", "invalid access to packet"],
@@ -66,7 +66,9 @@ fn what_cannot_be_undone_is_refused() {
         return;
     }
     let (skb, context) = (object("skb.bpf.c"), object("context.bpf.c"));
+    let slots = object("slots.bpf.c");
     for (object, program, says) in [
+        (&slots, "again", "so many tail calls"),
         (&skb, "set_kind_of_time", "can't be undone"),
         (&context, "closes", "bpf_sys_close"),
         (&context, "makes_map", "bpf_sys_bpf"),

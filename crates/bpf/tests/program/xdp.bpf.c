@@ -340,13 +340,41 @@ int calls_tail(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/* It leaves its driver no stack. */
 SEC("xdp")
 int deep_stack(struct xdp_md *ctx)
 {
 	volatile char bytes[500];
 
 	bytes[bpf_get_smp_processor_id() & 255] = 1;
-	return XDP_PASS;
+	return bytes[bpf_get_smp_processor_id() & 255] == 1 ? XDP_TX : XDP_ABORTED;
+}
+
+static __noinline int deep(int at)
+{
+	volatile char bytes[200];
+
+	bytes[at & 127] = 1;
+	return bytes[at & 127];
+}
+
+static __noinline int deeper(int at)
+{
+	volatile char bytes[200];
+
+	bytes[at & 127] = deep(at);
+	return bytes[at & 127];
+}
+
+/* With all functions that it calls; what is deep in it is not known before the kernel adds them up. */
+SEC("xdp")
+int deep_calls(struct xdp_md *ctx)
+{
+	volatile char bytes[64];
+	int cpu = bpf_get_smp_processor_id();
+
+	bytes[cpu & 63] = deeper(cpu);
+	return bytes[cpu & 63];
 }
 
 SEC("xdp")

@@ -158,6 +158,12 @@ pub(crate) const JUDGES: &[Judge] = &[
         ..USUAL
     },
     Judge {
+        name: "program, windows",
+        object: "program_xdp",
+        experiment: || own_programs("slots.bpf.c", &["drops", "calls_push"], &["builtin:udp"]),
+        ..USUAL
+    },
+    Judge {
         name: "program, context",
         object: "program_syscall",
         experiment: || own_programs("context.bpf.c", &["compare", "sum"], &[TERMS]),

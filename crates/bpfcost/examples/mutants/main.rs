@@ -41,7 +41,12 @@ const JUDGED: &[(&str, &[&str])] = &[
     ("arena_hash.bpf.h", &["map"]),
     (
         "program.bpf.h",
-        &["program, xdp", "program, skb", "program, context"],
+        &[
+            "program, xdp",
+            "program, skb",
+            "program, windows",
+            "program, context",
+        ],
     ),
     ("program_xdp.bpf.c", &["program, xdp"]),
     ("program_skb.bpf.c", &["program, skb"]),

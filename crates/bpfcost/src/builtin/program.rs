@@ -11,12 +11,15 @@ mod proof;
 pub(super) mod shown;
 mod shown_maps;
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Error, Feature, current_cpu,
-    program::{Body, Change, NativeProgram, ProgramKind, Restore, Spliced},
+    program::{Body, Change, LoopForm, NativeProgram, ProgramKind, Restore, Spliced},
     timing::Loop,
 };
 
@@ -41,6 +44,8 @@ pub struct Programs {
     subject: OwnPrograms,
     /// The type and the section of each program.
     kinds: BTreeMap<String, (ProgramKind, String)>,
+    /// The programs that run in windows, as one of the objects needs it.
+    in_windows: BTreeSet<String>,
     /// Why a program can't be run here, by its object and its name; asked once.
     refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
 }
@@ -73,9 +78,13 @@ impl Programs {
     /// error.
     pub fn of(subject: OwnPrograms) -> Result<Self, Error> {
         let mut kinds = BTreeMap::new();
+        let mut in_windows = BTreeSet::new();
         for object in &subject.objects {
             for name in &subject.programs {
                 let entry = object.program(name)?;
+                if entry.form == LoopForm::Windows {
+                    in_windows.insert(name.clone());
+                }
                 let kind = entry.kind.map_err(|words| Error::UserObject {
                     path: object.path().to_owned(),
                     words,
@@ -87,6 +96,7 @@ impl Programs {
         Ok(Programs {
             subject,
             kinds,
+            in_windows,
             refusals: RefCell::default(),
         })
     }
@@ -109,7 +119,11 @@ impl Programs {
         }
         let mut kinds = Vec::new();
         for (program, (kind, _)) in &self.kinds {
-            if !kinds.contains(kind) {
+            if self.in_windows.contains(program) {
+                // As long as its windows on each packet are.
+                let empty = |input| self.work(Part::Empty, 0, program, &[input]);
+                works.extend(self.inputs(program).map(empty));
+            } else if !kinds.contains(kind) {
                 kinds.push(*kind);
                 let first = self.inputs(program).next();
                 works.extend(first.map(|input| self.work(Part::Empty, 0, program, &[input])));
@@ -125,6 +139,15 @@ impl Programs {
         inputs.filter_map(move |(place, input)| input.misfit(kind).is_none().then_some(place))
     }
 
+    /// How a program is run in a loop.
+    fn form(&self, program: &str) -> LoopForm {
+        if self.in_windows.contains(program) {
+            LoopForm::Windows
+        } else {
+            LoopForm::Spliced
+        }
+    }
+
     /// The places of the inputs that can take turns for a program, or why they can't.
     fn mixed(&self, program: &str) -> Result<Vec<usize>, String> {
         let kind = self.kinds[program].0;
@@ -133,6 +156,11 @@ impl Programs {
                 "what {} programs are run on can't be changed between two runs: only packets of XDP and tc programs \
                  can take turns",
                 kind.word()
+            ));
+        }
+        if self.form(program) == LoopForm::Windows {
+            return Err(format!(
+                "{program} makes tail calls, or has a deep stack: it runs in windows, which all begin with one packet"
             ));
         }
         let places: Vec<usize> = self.inputs(program).collect();
@@ -193,13 +221,17 @@ impl Programs {
             several => (MIX, format!("{} packets in turn", several.len())),
         };
         let version = if object == 0 { "new" } else { OLD };
-        let given = self.subject.given(inputs);
+        let form = self.form(program);
+        let given = self.subject.given(inputs, form);
         let mut name = format!("{program}/{packet}");
         if object > 0 {
             name = format!("{name}/{OLD}");
         }
         let of_case = |name: &str| format!("floor/{name}");
-        let empty = format!("{EMPTY}/{}", kind.word());
+        let empty = match form {
+            LoopForm::Spliced => format!("{EMPTY}/{}", kind.word()),
+            LoopForm::Windows => format!("{EMPTY}/{program}/{packet}"),
+        };
         let (name, role, floor, about) = match part {
             Part::Program => (
                 name.clone(),
@@ -217,7 +249,12 @@ impl Programs {
                 empty,
                 Role::Floor,
                 None,
-                "the loop, and a program that does nothing".to_owned(),
+                match form {
+                    LoopForm::Spliced => "the loop, and a program that does nothing".to_owned(),
+                    LoopForm::Windows => {
+                        format!("windows of {program}, and a program that does nothing")
+                    }
+                },
             ),
         };
         let factors = [
@@ -265,7 +302,10 @@ impl Programs {
     /// and nothing else of it.
     fn of_type(&self, work: &Work) -> Result<Result<NativeProgram, String>> {
         let kind = self.kinds[&work.program].0;
-        let alike = self.kinds.iter().filter(|(_, (other, _))| *other == kind);
+        let is_alike = |(program, (other, _)): &(&String, &(ProgramKind, String))| {
+            *other == kind && self.form(program) == LoopForm::Spliced
+        };
+        let alike = self.kinds.iter().filter(is_alike);
         let mut why = String::new();
         for (program, _) in alike {
             let other = Work {
@@ -284,7 +324,8 @@ impl Programs {
 
     /// Why this kernel does not take a program, alone or in a loop, or can't run it.
     fn refusal(&self, work: &Work) -> Result<Option<String>> {
-        if work.part == Part::Empty {
+        let form = self.form(&work.program);
+        if work.part == Part::Empty && form == LoopForm::Spliced {
             return Ok(self.of_type(work)?.err());
         }
         let key = (work.object, work.program.clone());
@@ -294,11 +335,16 @@ impl Programs {
         // The largest of what a run may need.
         let largest = Change {
             restore: Restore::All { tail: false },
+            window: u32::from(form == LoopForm::Windows),
             ..Change::NOTHING
         };
         let packet = &self.subject.inputs[work.inputs[0]].bytes;
         let loaded = self.native(work).and_then(|native| {
-            native.oracle(current_cpu(), packet)?;
+            let oracle = native.oracle(current_cpu(), packet)?;
+            if form == LoopForm::Windows {
+                // So many tail calls may be too many.
+                native.change(form, current_cpu(), packet, &oracle)?;
+            }
             Spliced::load(&native, Body::Program, &largest)
         });
         let refusal = match loaded {
@@ -430,6 +476,7 @@ mod tests {
                 kind("b", ProgramKind::Tc),
                 kind("c", ProgramKind::Xdp),
             ]),
+            in_windows: BTreeSet::new(),
             refusals: RefCell::default(),
         }
     }
@@ -453,6 +500,29 @@ mod tests {
         assert_eq!(floor("floor/b/tcp"), "floor/none/tc");
         assert_eq!(floor("floor/c/udp"), "floor/none/xdp");
         assert!(experiment.pairs().is_empty());
+    }
+
+    /// The first of a type need not be one that the loop alone can be made of.
+    #[test]
+    fn programs_in_windows_have_windows_of_their_own() {
+        let mut experiment = programs(1);
+        experiment.in_windows.insert("a".to_owned());
+        let cases = experiment.cases();
+        assert_eq!(cases.len(), 6 + 6 + 2 + 2);
+        let case = |name: &str| cases.iter().find(|case| case.name == name).expect(name);
+        let floor = |name: &str| case(name).floor.clone().expect("a floor");
+        assert_eq!(floor("floor/a/tcp"), "floor/none/a/tcp");
+        assert_eq!(case("floor/none/a/tcp").floor, None);
+        assert_eq!(floor("floor/c/tcp"), "floor/none/xdp");
+        let spliced = programs(1).cases();
+        let before = spliced.iter().find(|case| case.name == "a/tcp");
+        let given = |case: &Case| case.factors["given"].clone();
+        assert_ne!(before.map(given), Some(given(case("a/tcp"))));
+        assert!(
+            experiment
+                .mixed("a")
+                .is_err_and(|why| why.contains("windows"))
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Expected, Input, MIX, OwnPrograms, inputs, maps},
+    program::{Expected, Input, MIX, OwnPrograms, inputs, maps, slots},
     record::Record,
     report::rate::EventLoad,
     target::Host,
@@ -75,6 +75,11 @@ pub(super) struct Args {
     /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
     #[arg(long = "map", value_name = "NAME=FILE")]
     maps: Vec<String>,
+    /// Put a program of the object into a map of programs, for tail calls: MAP[SLOT]=PROGRAM [repeatable]
+    ///
+    /// Programs that the object's source puts there need no option.
+    #[arg(long, value_name = "SLOT", hide_short_help = true)]
+    also: Vec<String>,
     /// Check what each run does: MAP[KEY]=+N, or a recorded FILE [repeatable]
     ///
     /// A case whose runs do something else is invalid.
@@ -161,6 +166,7 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             allow_effects: args.allow_effects,
             maps: maps(&args.maps, &objects[0])?,
             variables: Vec::new(),
+            slots: slots(&args.also, &objects)?,
         },
         expected: Expected::of(&args.expected, &objects[0])?,
         objects,

@@ -17,6 +17,9 @@ pub struct Behaviour {
     pub packet: Vec<u8>,
     /// By how much one run changes numbers in maps and variables, by their places; null if by different amounts.
     pub per_run: BTreeMap<String, Option<i64>>,
+    /// The most runs of a window, if the program runs in such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// Tables that no two runs find the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drifts: BTreeMap<String, Drift>,
@@ -26,13 +29,14 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// What a run returns and leaves, and what it changes.
-    pub fn of(code: u32, packet: &[u8], maps: MapChanges) -> Self {
+    /// What a run returns and leaves, and what it changes; and the most runs of a window, or 0.
+    pub fn of(code: u32, packet: &[u8], maps: MapChanges, window: u32) -> Self {
         Behaviour {
             code: code.cast_signed(),
             length: packet.len(),
             packet: packet.to_vec(),
             per_run: maps.per_run,
+            window: (window > 0).then_some(window),
             drifts: maps.drifts,
             unread: maps.unread,
         }
@@ -75,6 +79,7 @@ mod tests {
             length: 3,
             packet: vec![0, 0x1f, 0xff],
             per_run: BTreeMap::from([("runs".to_owned(), Some(1)), ("last".to_owned(), None)]),
+            window: Some(16),
             drifts: BTreeMap::from([("flows".to_owned(), Drift::Replaced)]),
             unread: BTreeSet::from(["all".to_owned()]),
         };

@@ -1,6 +1,6 @@
 //! What is measured of a person's own programs.
 
-use bpfcost_bpf::program::{ObjectFile, ProgramKind, Settings};
+use bpfcost_bpf::program::{LoopForm, ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -37,13 +37,25 @@ impl OwnPrograms {
 
     /// A digest of what programs are given beside their code: inputs, by their places, and the contents of their variables and
     /// maps. Costs with another one are costs of something else.
-    pub fn given(&self, inputs: &[usize]) -> String {
+    pub fn given(&self, inputs: &[usize], form: LoopForm) -> String {
         let bytes = |input: &usize| serde_json::json!(self.inputs[*input].bytes);
         let bytes = match inputs {
             [alone] => bytes(alone),
             several => several.iter().map(bytes).collect(),
         };
-        let given = serde_json::json!([bytes, self.settings.variables, self.settings.maps]);
+        let mut given = vec![
+            bytes,
+            serde_json::json!(self.settings.variables),
+            serde_json::json!(self.settings.maps),
+        ];
+        if !self.settings.slots.is_empty() {
+            given.push(serde_json::json!(self.settings.slots));
+        }
+        // The other form costs something else.
+        if form == LoopForm::Windows {
+            given.push("windows".into());
+        }
+        let given = serde_json::Value::from(given);
         let digest = Sha256::digest(given.to_string());
         digest
             .iter()

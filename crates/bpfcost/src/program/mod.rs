@@ -8,9 +8,11 @@ mod map_file;
 mod map_setting;
 mod packet;
 mod pcap;
+mod slot;
 
 pub use behaviour::Behaviour;
 pub use definition::{Form, Input, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};
+pub use slot::slots;

@@ -600,3 +600,57 @@ fn packets_take_turns_in_one_case() {
         tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
     }
 }
+
+const DISPATCH: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[3]; int (*max_entries)[1]; int (*key_size)[4]; int (*value_size)[4]; } next SEC(".maps");
+static long (*tail_call)(void *context, void *map, unsigned int slot) = (void *)12;
+SEC("xdp") int drops(void *context) { return 1; }
+SEC("xdp") int dispatches(void *context) { tail_call(context, &next, 0); return 2; }
+"#;
+
+#[test]
+fn programs_that_make_tail_calls_run_in_windows() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "x", DISPATCH);
+    let called = record(&tool, "program x.bpf.o --also next[0]=drops", 0);
+    let dispatches = case(&called, "dispatches/udp");
+    assert_eq!(
+        (
+            &dispatches["observed"]["code"],
+            &dispatches["observed"]["window"]
+        ),
+        (&1.into(), &16.into())
+    );
+    for name in ["dispatches/udp", "drops/udp"] {
+        assert_eq!(case(&called, name)["status"], "ok");
+        assert!(case(&called, name)["net"].is_object(), "{called}");
+    }
+    assert!(case(&called, "drops/udp")["observed"]["window"].is_null());
+    let warnings = called["warnings"].to_string();
+    assert!(
+        warnings.contains("dispatches makes tail calls or leaves a loop no stack"),
+        "{warnings}"
+    );
+    let alone = record(&tool, "program x.bpf.o --program dispatches", 0);
+    assert_eq!(case(&alone, "dispatches/udp")["observed"]["code"], 2);
+    for (line, says) in [
+        ("--also next=drops", &["MAP[SLOT]=PROGRAM"][..]),
+        ("--also none[0]=drops", &["no map none", "next"]),
+        ("--also next[0]=none", &["no program none", "drops"]),
+        (
+            "--mix --program dispatches --input builtin:udp --input builtin:tcp",
+            &["runs in windows"],
+        ),
+    ] {
+        tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
+    }
+    // There is one slot.
+    let said = tool.says("program x.bpf.o --also next[1]=drops --quick");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&["slot 1 of the map next"]);
+}

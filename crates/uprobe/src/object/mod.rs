@@ -24,8 +24,8 @@ mod verifier_log;
 pub use arena::Arena;
 pub use error::{Error, Result};
 pub use loading::{
-    Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,
-    programs_in_slots,
+    Choice, LoadedObject, LoadedProgram, forget_pins, functions, keep_private, load_object,
+    open_object, programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
 pub use printk::PrintkGuard;

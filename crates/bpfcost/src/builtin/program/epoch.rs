@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::{
     CpuPin,
     program::{
-        Body, Change, Figures, MapChanges, MapState, NativeProgram, ProgramKind, Restore, Spliced,
+        Body, Change, Figures, LoopForm, MapChanges, MapState, NativeProgram, ProgramKind, Restore,
+        Spliced,
     },
     timing::{Observation, Request},
 };
@@ -43,6 +44,8 @@ pub(super) struct ProgramEpoch {
     per_run: BTreeMap<String, i64>,
     /// Tables whose drift was said, with their program.
     drifted: BTreeSet<(Key, String)>,
+    /// Programs in windows of which that was said.
+    in_windows: BTreeSet<String>,
     cpu: u32,
     exact: bool,
     seed: u64,
@@ -86,6 +89,7 @@ impl ProgramEpoch {
             entries: BTreeMap::new(),
             per_run: programs.subject.expected.per_run.clone(),
             drifted: BTreeSet::new(),
+            in_windows: BTreeSet::new(),
             cpu,
             exact: setup.exact,
             seed: setup.seed ^ setup.epoch as u64,
@@ -101,10 +105,13 @@ impl ProgramEpoch {
 
     fn add(&mut self, programs: &Programs, work: &Work) -> Result<()> {
         let key = (work.object, work.program.clone());
+        let form = programs.form(&work.program);
         if !self.programs.contains_key(&key) {
             let native = match work.part {
-                Part::Empty => programs.of_type(work)?.map_err(anyhow::Error::msg)?,
-                Part::Program | Part::Floor => programs.native(work)?,
+                Part::Empty if form == LoopForm::Spliced => {
+                    programs.of_type(work)?.map_err(anyhow::Error::msg)?
+                }
+                Part::Empty | Part::Program | Part::Floor => programs.native(work)?,
             };
             let loaded = LoadedProgram {
                 loops: BTreeMap::new(),
@@ -123,16 +130,29 @@ impl ProgramEpoch {
         let (looped, expected) = match (work.part, inputs.as_slice()) {
             (Part::Empty, _) => {
                 let nothing = Expected::of_nothing(program.native.kind(), packet, 0);
-                ((Body::Return(0), Change::NOTHING), nothing)
+                let window = match form {
+                    LoopForm::Spliced => 0,
+                    LoopForm::Windows => {
+                        program
+                            .observe(form, self.cpu, work.inputs[0], packet)?
+                            .1
+                            .window
+                    }
+                };
+                let change = Change {
+                    window,
+                    ..Change::NOTHING
+                };
+                ((Body::Return(0), change), nothing)
             }
             (part, [_]) => {
-                let (expected, change) = program.observe(self.cpu, work.inputs[0], packet)?;
+                let (expected, change) = program.observe(form, self.cpu, work.inputs[0], packet)?;
                 program.alone(part, packet, expected, change)
             }
             (part, several) => {
                 let (mut expected, mut changes) = (Vec::new(), Vec::new());
                 for (place, input) in work.inputs.iter().zip(several) {
-                    let (alone, change) = program.observe(self.cpu, *place, &input.bytes)?;
+                    let (alone, change) = program.observe(form, self.cpu, *place, &input.bytes)?;
                     expected.push((input.name.clone(), alone));
                     changes.push(change);
                 }
@@ -219,7 +239,7 @@ impl ProgramEpoch {
         let cycles = runs.map(|ops| ops / entry.cycle);
         let changes = MapChanges::between([&first, &second, &third], cycles, grew);
         let drifts = maps::warnings(&entry.key.1, &changes);
-        let behaviour = Behaviour::of(code, output, changes);
+        let behaviour = Behaviour::of(code, output, changes, entry.looped.1.window);
         // The other object is what it is compared with: it may do something else.
         let is_new = entry.key.0 == 0;
         let known = entry.expectation.as_ref();
@@ -233,6 +253,10 @@ impl ProgramEpoch {
             prove(problem)?;
         }
         let mut warnings = Vec::new();
+        let window = entry.looped.1.window;
+        if window > 0 && self.in_windows.insert(entry.key.1.clone()) {
+            warnings.push((maps::WINDOWS, maps::window_warning(&entry.key.1, window)));
+        }
         for (table, text) in drifts {
             let named = amounts.contains_key(&table)
                 || known.is_some_and(|known| known.per_run.contains_key(&table));
@@ -308,12 +332,18 @@ impl LoadedProgram {
     }
 
     /// What the program does with a packet alone, and what has to be undone.
-    fn observe(&mut self, cpu: u32, input: usize, packet: &[u8]) -> Result<(Expected, Change)> {
+    fn observe(
+        &mut self,
+        form: LoopForm,
+        cpu: u32,
+        input: usize,
+        packet: &[u8],
+    ) -> Result<(Expected, Change)> {
         if let Some(known) = self.packets.get(&input) {
             return Ok(known.clone());
         }
         let oracle = self.native.oracle(cpu, packet)?;
-        let (once, change) = self.native.change(cpu, packet, &oracle)?;
+        let (once, change) = self.native.change(form, cpu, packet, &oracle)?;
         let expected = Expected {
             code: oracle.code,
             output: oracle.output,

@@ -13,6 +13,18 @@ const COUNTED: u64 = 32;
 /// The code of warnings about tables that drift.
 pub(super) const MAP_DRIFT: &str = "map-drift";
 
+/// The code of warnings about programs that run in windows.
+pub(super) const WINDOWS: &str = "windows";
+
+/// What a reader should know of a program that runs in windows of so many runs.
+pub(super) fn window_warning(program: &str, runs: u32) -> String {
+    format!(
+        "{program} makes tail calls or leaves a loop no stack, so it runs in windows of {runs} runs, whose times are added \
+         up. The first run of each finds colder caches, and its cost is less certain than that of other programs: compare it \
+         with those of programs in windows"
+    )
+}
+
 /// Runs from the first look at the maps to the second, and from there to the third: of a program whose runs take so long. Few
 /// at first, as small tables may be full soon.
 pub(super) fn watched_runs(ns_per_run: f64, exact: bool) -> [u64; 2] {
@@ -60,6 +72,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn windows_are_said() {
+        assert!(window_warning("lb", 16).contains("windows of 16 runs"));
+    }
 
     #[test]
     fn slow_programs_run_less_often() {

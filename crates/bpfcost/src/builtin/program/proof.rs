@@ -35,7 +35,15 @@ pub(super) struct Turn {
 
 /// What a batch did that the program alone did not, if anything.
 pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Problem> {
-    codes(expected, ran, ops)
+    let tail_calls = differs(
+        "tail calls that the kernel did not make",
+        0,
+        ran.fallen,
+        "runs of a window made more tail calls than the kernel allows (33): the program makes more of them in some runs than in \
+         its first",
+    );
+    tail_calls
+        .or_else(|| codes(expected, ran, ops))
         .or_else(|| packet_diff::problem("the last run", &expected.output, &ran.seen.output))
         .or_else(|| {
             let words = |changes: &[i64]| {
@@ -100,6 +108,7 @@ mod tests {
             wrong: 0,
             wrong_code: 0,
             wrong_turn: 0,
+            fallen: 0,
             changes: [0; STATE_WORDS],
             undone: [0; STATE_WORDS],
         };
@@ -110,6 +119,10 @@ mod tests {
         };
         assert_eq!(name(|_| ()), None);
         assert_eq!(name(|ran| ran.wrong = 1).as_deref(), Some("return codes"));
+        assert_eq!(
+            name(|ran| ran.fallen = 1).as_deref(),
+            Some("tail calls that the kernel did not make")
+        );
         assert_eq!(
             name(|ran| ran.seen.output[59] = 2).as_deref(),
             Some("packet of the last run")
@@ -138,6 +151,7 @@ mod tests {
             wrong: 7,
             wrong_code: 1,
             wrong_turn: 1,
+            fallen: 0,
             changes: [0; STATE_WORDS],
             undone: [0; STATE_WORDS],
         };

@@ -108,6 +108,7 @@ fn behaviour(case: &CaseRecord) -> Option<Behaviour> {
     let behaviour: Behaviour = serde_json::from_value(facts).ok()?;
     Some(Behaviour {
         // They are how it was found, not what is expected.
+        window: None,
         drifts: BTreeMap::new(),
         ..behaviour
     })
