@@ -42,6 +42,15 @@ impl MountedFs {
         }
     }
 
+    /// Its root, as processes of the same user find it while this one has it open.
+    pub fn path_for_others(&self) -> PathBuf {
+        PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.0.as_raw_fd()
+        ))
+    }
+
     /// Where a file of it is found, by this process alone.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{inside}", self.0.as_raw_fd()))

@@ -51,7 +51,7 @@ pub struct NativeProgram {
     /// Where its variables are; `None` without types.
     layout: Option<GlobalsLayout>,
     /// Its maps are those of what is loaded with its instructions.
-    object: Object,
+    pub(super) object: Object,
 }
 
 /// What a program does with a packet, in a run of its own.

@@ -6,6 +6,7 @@
 
 mod epoch;
 mod expected;
+mod loader;
 mod maps;
 mod proof;
 pub(super) mod shown;
@@ -293,9 +294,14 @@ impl Programs {
         work.with_context(|| format!("there is no case {}", case.name))
     }
 
-    fn native(&self, work: &Work) -> Result<NativeProgram, Error> {
+    /// Loads the program of a work, and has its maps filled.
+    fn native(&self, work: &Work) -> Result<NativeProgram> {
         let object = &self.subject.objects[work.object];
-        NativeProgram::load(object, &work.program, &self.subject.settings)
+        let native = NativeProgram::load(object, &work.program, &self.subject.settings)?;
+        if let Some(setup) = &self.subject.setup {
+            loader::run(setup, &native)?;
+        }
+        Ok(native)
     }
 
     /// Any program of the type of a work that can be run here, or the reason of one that can't: the loop alone has its type,
@@ -339,18 +345,22 @@ impl Programs {
             ..Change::NOTHING
         };
         let packet = &self.subject.inputs[work.inputs[0]].bytes;
-        let loaded = self.native(work).and_then(|native| {
+        let tried = || -> Result<()> {
+            let native = self.native(work)?;
             let oracle = native.oracle(current_cpu(), packet)?;
             if form == LoopForm::Windows {
                 // So many tail calls may be too many.
                 native.change(form, current_cpu(), packet, &oracle)?;
             }
-            Spliced::load(&native, Body::Program, &largest)
-        });
-        let refusal = match loaded {
-            Ok(_) => None,
-            Err(error @ Error::UserObject { is_input: true, .. }) => return Err(error.into()),
-            Err(error) => Some(error.to_string()),
+            Spliced::load(&native, Body::Program, &largest)?;
+            Ok(())
+        };
+        let refusal = match tried().map_err(anyhow::Error::downcast) {
+            Ok(()) => None,
+            Err(Ok(error @ Error::UserObject { is_input: true, .. })) => return Err(error.into()),
+            Err(Ok(error)) => Some(error.to_string()),
+            // Of the loader, say: no kernel's doing.
+            Err(Err(error)) => return Err(error),
         };
         self.refusals.borrow_mut().insert(key, refusal.clone());
         Ok(refusal)

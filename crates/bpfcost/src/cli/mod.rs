@@ -2,6 +2,7 @@
 
 mod agent;
 mod check;
+mod command;
 mod compare;
 mod exit;
 mod format;

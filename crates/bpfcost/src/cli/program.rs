@@ -3,12 +3,13 @@
 
 mod expected;
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{ObjectFile, Settings};
 
 use super::{
+    command,
     exit::{Exit, lacking, usage},
     measurement::{self, Options},
     output::note,
@@ -18,7 +19,7 @@ use crate::{
     builtin::program::Programs,
     experiment::{Experiment, Role},
     measure::Plan,
-    program::{Expected, Input, MIX, OwnPrograms, inputs, maps, slots},
+    program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
     record::Record,
     report::rate::EventLoad,
     target::Host,
@@ -80,6 +81,11 @@ pub(super) struct Args {
     /// Programs that the object's source puts there need no option.
     #[arg(long, value_name = "SLOT", hide_short_help = true)]
     also: Vec<String>,
+    /// Fill maps with a loader of your own: a command, which finds them pinned in the folder $BPFCOST_MAPS
+    ///
+    /// It is run after each load, before the program is; it must end by itself. No shell is between: sh -c '…' if it needs one.
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    setup: Option<String>,
     /// Check what each run does: MAP[KEY]=+N, or a recorded FILE [repeatable]
     ///
     /// A case whose runs do something else is invalid.
@@ -98,6 +104,9 @@ pub(super) struct Args {
 }
 
 const SET: &str = "Give a variable or constant of the object a value [repeatable]";
+
+/// Seconds that a loader may take.
+const LOADER_S: u64 = 60;
 
 /// Inputs where none are named.
 const DEFAULT_INPUTS: [&str; 2] = ["builtin:udp", "builtin:zeros"];
@@ -159,6 +168,8 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             "--mix: the case of all packets is called {MIX}, and so is a packet\n  Rename its file"
         )));
     }
+    let setup = args.setup.as_deref();
+    let setup = setup.map(|line| loader(line, &args.options.on));
     Ok(OwnPrograms {
         inputs,
         mix: args.mix,
@@ -168,9 +179,21 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             variables: Vec::new(),
             slots: slots(&args.also, &objects)?,
         },
+        setup: setup.transpose()?,
         expected: Expected::of(&args.expected, &objects[0])?,
         objects,
         programs,
+    })
+}
+
+/// A loader, started where this program is.
+fn loader(line: &str, targets: &[String]) -> Result<LoaderCommand> {
+    let counts = |target: &String| target.starts_with("exact:");
+    Ok(LoaderCommand {
+        command: command::split("--setup", line)?,
+        folder: env::current_dir().context("there is no current folder")?,
+        // The clock of such a guest counts instructions, and leaps to the next deadline while there are none.
+        limit_s: (!targets.iter().any(counts)).then_some(LOADER_S),
     })
 }
 

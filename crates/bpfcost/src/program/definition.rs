@@ -1,5 +1,7 @@
 //! What is measured of a person's own programs.
 
+use std::path::PathBuf;
+
 use bpfcost_bpf::program::{LoopForm, ObjectFile, ProgramKind, Settings};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -22,6 +24,9 @@ pub struct OwnPrograms {
     /// How each object is loaded.
     #[serde(default)]
     pub settings: Settings,
+    /// What fills its maps then.
+    #[serde(default)]
+    pub setup: Option<LoaderCommand>,
     /// What runs of the first object's programs must do.
     #[serde(default)]
     pub expected: Expected,
@@ -51,6 +56,9 @@ impl OwnPrograms {
         if !self.settings.slots.is_empty() {
             given.push(serde_json::json!(self.settings.slots));
         }
+        if let Some(LoaderCommand { command, .. }) = &self.setup {
+            given.push(serde_json::json!(command));
+        }
         // The other form costs something else.
         if form == LoopForm::Windows {
             given.push("windows".into());
@@ -63,6 +71,17 @@ impl OwnPrograms {
             .map(|byte| format!("{byte:02x}"))
             .collect()
     }
+}
+
+/// A person's loader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoaderCommand {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it is started.
+    pub folder: PathBuf,
+    /// Seconds that it may take; `None` where the clock can't say, as it leaps while its machine is idle.
+    pub limit_s: Option<u64>,
 }
 
 /// The word for all inputs in turn, where names of cases have that of one.

@@ -11,7 +11,7 @@ mod pcap;
 mod slot;
 
 pub use behaviour::Behaviour;
-pub use definition::{Form, Input, MIX, OwnPrograms};
+pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

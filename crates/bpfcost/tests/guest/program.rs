@@ -5,8 +5,8 @@ use std::process::Command;
 use crate::{
     kept::valid_record,
     require,
-    tool::Tool,
-    visit::{assert_nothing_left, says},
+    tool::{Tool, said},
+    visit::{assert_nothing_left, command, says},
 };
 
 const SOURCE: &str = r#"
@@ -20,16 +20,41 @@ SEC("xdp") int pushes(void *context) { return adjust_head(context, -20) ? 0 : 3;
 SEC("tc") int encapsulates(void *skb) { return adjust_room(skb, 20, 1, 0) ? 2 : 0; }
 "#;
 
-/// The counts of a run in a guest of its own, by case.
-fn counts(kernel: &str) -> Vec<(String, f64)> {
-    let tool = Tool::new();
-    tool.write("x.c", SOURCE);
+/// One program that a loader's map decides, one that makes a tail call, one that looks at the length.
+const LOADED: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct xdp { unsigned int data, end; };
+struct { int (*type)[2]; int (*max_entries)[1]; unsigned int *key; unsigned long *value; } verdicts SEC(".maps");
+struct { int (*type)[3]; int (*max_entries)[1]; int (*key_size)[4]; int (*value_size)[4]; } next SEC(".maps");
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+static long (*tail_call)(void *context, void *map, unsigned int slot) = (void *)12;
+unsigned long runs;
+SEC("xdp") int by_length(struct xdp *context) { return context->end - context->data > 1000 ? 1 : 2; }
+SEC("xdp") int dispatches(void *context) { runs++; tail_call(context, &next, 0); return 0; }
+SEC("xdp") int judges(void *context)
+{
+	unsigned int first = 0;
+	unsigned long *verdict = lookup(&verdicts, &first);
+
+	return verdict ? *verdict : 0;
+}
+"#;
+
+fn compile(tool: &Tool, source: &str) {
+    tool.write("x.c", source);
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     let done = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-c"])
         .args([tool.path("x.c"), "-o".into(), tool.path("x.bpf.o")])
         .status();
     assert!(done.expect("clang runs").success());
+}
+
+/// The counts of a run in a guest of its own, by case.
+fn counts(kernel: &str) -> Vec<(String, f64)> {
+    let tool = Tool::new();
+    compile(&tool, SOURCE);
     let said = says(
         &tool,
         &format!("program x.bpf.o --on exact:{kernel} --quick"),
@@ -54,4 +79,50 @@ fn a_program_counts_the_same_in_two_boots() {
     let first = counts(kernel);
     assert_eq!(first.len(), 3 + 3 + 2);
     assert_eq!(counts(kernel), first);
+}
+
+/// A loader, tail calls and packets in turn; what was recorded there holds here too.
+#[test]
+fn maps_and_packets_are_the_same_in_a_guest() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    compile(&tool, LOADED);
+    let loader = "sh -c \"PATH=$PATH:/usr/sbin bpftool map update pinned $BPFCOST_MAPS/verdicts key 0 0 0 0 \
+                  value 3 0 0 0 0 0 0 0\"";
+    let run = |line: &str| {
+        let mut command = command(
+            &tool,
+            &format!(
+                "program x.bpf.o --quick --input builtin:udp --input builtin:tcp --mix --also next[0]=by_length {line}"
+            ),
+        );
+        said(&command.args(["--setup", loader]).output().expect("it runs"))
+    };
+    let there = run(&format!(
+        "--on exact:{kernel} --out x.json --record-expected e.json"
+    ));
+    assert_eq!(there.code, Some(0), "{there:?}");
+    assert_nothing_left(&tool);
+    let record = valid_record(&tool);
+    let observed = |name: &str| {
+        let case = record
+            .cases
+            .iter()
+            .find(|case| case.name == name)
+            .expect(name);
+        assert!(case.net.is_some(), "{name}");
+        case.observed.clone().expect(name)
+    };
+    assert_eq!(observed("judges/udp")["code"], 3);
+    assert_eq!(observed("by_length/mix")["code"], 1);
+    let dispatched = observed("dispatches/tcp");
+    assert_eq!(
+        (&dispatched["code"], &dispatched["window"]),
+        (&1.into(), &16.into())
+    );
+    assert_eq!(dispatched["per_run"], serde_json::json!({ "runs": 1 }));
+    let here = run("--expect e.json --out y.json");
+    assert_eq!(here.code, Some(0), "{here:?}");
 }

@@ -1,0 +1,41 @@
+//! A person's own loader, which fills the maps of a program before it runs.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::program::NativeProgram;
+
+use crate::{
+    process::{Process, describe_exit, tail},
+    program::{InputError, LoaderCommand},
+};
+
+/// Where it finds the maps: the folder in which they are pinned.
+const MAPS: &str = "BPFCOST_MAPS";
+/// Longer than any guest may say nothing to its host.
+const NO_LIMIT: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Has a loader work on the maps of a loaded program, and waits for its end. What it started ends with it.
+pub(super) fn run(loader: &LoaderCommand, native: &NativeProgram) -> Result<()> {
+    let line = loader.command.join(" ");
+    let pinned = native.pin_maps()?;
+    let folder = pinned.folder().display().to_string();
+    let env = [(MAPS.to_owned(), folder)];
+    // A guest may have no such folder.
+    let home = Some(loader.folder.as_path()).filter(|folder| folder.is_dir());
+    let home = home.unwrap_or(Path::new("/"));
+    let mut process = Process::start_in(Some(home), &loader.command, &[], &env)
+        .with_context(|| format!("--setup {line}"))?;
+    let status = process
+        .wait(loader.limit_s.map_or(NO_LIMIT, Duration::from_secs))
+        .with_context(|| format!("--setup {line}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let printed = tail(&process.printed()?);
+    Err(InputError::Wrong(format!(
+        "--setup {line} {}:\n{printed}\n  It finds the maps in ${MAPS}. Try: --setup 'sh -c \"ls $BPFCOST_MAPS; false\"'",
+        describe_exit(status)
+    ))
+    .into())
+}
