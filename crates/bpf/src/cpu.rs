@@ -2,7 +2,7 @@
 
 use std::{io, panic, thread};
 
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::error::{Result, cpu_number, failed};
@@ -79,10 +79,18 @@ pub fn current_cpu() -> u32 {
 
 /// How often the calling thread has given up its CPU to wait for something.
 pub(crate) fn waits() -> Result<u64> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD)
+    Ok(usage()?.voluntary_context_switches() as u64)
+}
+
+/// How often another thread has taken the calling thread's CPU.
+pub fn preemptions() -> Result<u64> {
+    Ok(usage()?.involuntary_context_switches() as u64)
+}
+
+fn usage() -> Result<Usage> {
+    getrusage(UsageWho::RUSAGE_THREAD)
         .map_err(io::Error::from)
-        .map_err(failed("a thread", "asking how often it waited"))?;
-    Ok(usage.voluntary_context_switches() as u64)
+        .map_err(failed("a thread", "asking how often it gave up its CPU"))
 }
 
 /// CPUs on which the caller may run, in order; empty where the kernel does not report them.

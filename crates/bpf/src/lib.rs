@@ -43,7 +43,7 @@ pub mod timed;
 pub mod timing;
 pub mod unwind;
 
-pub use cpu::{CpuPin, allowed_cpus, current_cpu, real_time, time_counter};
+pub use cpu::{CpuPin, allowed_cpus, current_cpu, preemptions, real_time, time_counter};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{

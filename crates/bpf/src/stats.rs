@@ -52,23 +52,12 @@ pub struct RunStats {
 impl RunStats {
     /// Of a loaded program.
     pub fn of(program: &impl AsFd) -> Result<Self> {
-        let mut info = sys::bpf_prog_info::default();
-        let mut length = size_of::<sys::bpf_prog_info>() as u32;
-        // SAFETY: the structure outlives the call and is as long as is said; it asks for nothing that
-        // would be written elsewhere.
-        let answer = unsafe {
-            sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length)
-        };
-        match answer {
-            0.. => Ok(RunStats {
-                run_time_ns: info.run_time_ns,
-                run_cnt: info.run_cnt,
-                recursion_misses: info.recursion_misses,
-            }),
-            error => Err(failed("a program", "asking for its run times")(
-                libbpf_rs::Error::from_raw_os_error(-error),
-            )),
-        }
+        let info = info(program)?;
+        Ok(RunStats {
+            run_time_ns: info.run_time_ns,
+            run_cnt: info.run_cnt,
+            recursion_misses: info.recursion_misses,
+        })
     }
 
     /// Of the program that has this number.
@@ -87,5 +76,26 @@ impl RunStats {
                 .recursion_misses
                 .saturating_sub(before.recursion_misses),
         }
+    }
+}
+
+/// The kernel's number of a loaded program.
+pub(crate) fn number(program: &impl AsFd) -> Result<u32> {
+    Ok(info(program)?.id)
+}
+
+fn info(program: &impl AsFd) -> Result<sys::bpf_prog_info> {
+    let mut info = sys::bpf_prog_info::default();
+    let mut length = size_of::<sys::bpf_prog_info>() as u32;
+    // SAFETY: the structure outlives the call and is as long as is said; it asks for nothing that
+    // would be written elsewhere.
+    let answer = unsafe {
+        sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length)
+    };
+    match answer {
+        0.. => Ok(info),
+        error => Err(failed("a program", "asking what the kernel knows of it")(
+            libbpf_rs::Error::from_raw_os_error(-error),
+        )),
     }
 }

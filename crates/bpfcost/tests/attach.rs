@@ -1,19 +1,20 @@
 //! Every way to attach that this host has: each case proves itself, and nothing is left behind.
 
+#[path = "common/held.rs"]
+mod held;
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;
 
 use std::{
     collections::BTreeSet,
-    fs,
     sync::{Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
 };
 
 use bpfcost::builtin::{attach::AttachTypes, uprobe_threads::UprobeThreads};
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
-use bpfcost_bpf::{Space, attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
+use bpfcost_bpf::{Space, attach::Attach, stats::StatsOn};
+
+use crate::held::{held, settled};
 
 /// Enough for the sets of 64 in which frames come.
 const BATCH: Batch = Batch(256);
@@ -57,27 +58,6 @@ fn invalid(result: Result<Trial, Fault>) -> Problem {
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits until the kernel has freed what went before, which it does behind the caller's back.
-fn settled(as_it_should_be: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !as_it_should_be() && begun.elapsed() < Duration::from_secs(60) {
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// What the kernel holds for programs like ours, a line each.
-fn held() -> BTreeSet<String> {
-    let programs = loaded_programs().into_iter();
-    let programs = programs.map(|one| format!("program {} {} {}", one.id, one.kind, one.name));
-    let namespace = fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
-    programs
-        .chain(loaded_maps().iter().map(|id| format!("map {id}")))
-        .chain([format!("in {}", namespace.display())])
-        .chain(mounts.lines().map(|line| format!("mount {line}")))
-        .collect()
 }
 
 #[test]

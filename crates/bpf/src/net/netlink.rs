@@ -26,10 +26,10 @@ pub type Mac = [u8; 6];
 
 /// One end of a veth.
 #[derive(Clone, Copy)]
-pub(crate) struct VethEnd {
+pub(crate) struct VethEnd<'a> {
     /// The kernel's number of the interface.
     pub(crate) index: u32,
-    pub(crate) name: &'static str,
+    pub(crate) name: &'a str,
     pub(crate) mac: Mac,
 }
 
@@ -48,7 +48,7 @@ impl Netlink {
     /// Makes a veth, its second end `beyond` where that is. Interfaces get the numbers of its ends.
     pub(crate) fn make_veth(
         &self,
-        ends: [VethEnd; 2],
+        ends: [VethEnd<'_>; 2],
         beyond: Option<&Namespace>,
     ) -> io::Result<()> {
         let [mut one, mut other] = ends.map(link);
@@ -153,7 +153,7 @@ impl Netlink {
     }
 }
 
-fn link(end: VethEnd) -> LinkMessage {
+fn link(end: VethEnd<'_>) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = end.index;
     message.attributes = vec![

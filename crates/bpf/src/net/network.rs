@@ -14,12 +14,12 @@ const WHAT: &str = "a network for server and client";
 const LOOPBACK: u32 = 1;
 
 /// The ends of a veth. Each is the first interface of its namespace after the loopback one.
-const SERVER: VethEnd = VethEnd {
+const SERVER: VethEnd<'static> = VethEnd {
     index: 2,
     name: "server",
     mac: [2, 0, 0, 0, 0, 1],
 };
-const CLIENT: VethEnd = VethEnd {
+const CLIENT: VethEnd<'static> = VethEnd {
     index: 2,
     name: "client",
     mac: [2, 0, 0, 0, 0, 2],
@@ -131,7 +131,7 @@ impl NetNamespaces {
 }
 
 /// Has a CPU take what an end receives, in the calling thread's namespace.
-fn steer(end: VethEnd, cpu: u32) -> Result<()> {
+fn steer(end: VethEnd<'_>, cpu: u32) -> Result<()> {
     // What is mounted shows the interfaces of another namespace.
     let sysfs = mount::open("sysfs")?;
     let file = format!("class/net/{}/queues/rx-0/rps_cpus", end.name);

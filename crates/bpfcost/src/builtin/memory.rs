@@ -33,7 +33,41 @@ impl KernelMemory {
 }
 
 fn vmalloc_used() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmallocUsed:"))?;
+    field(&meminfo()?, VMALLOC)
+}
+
+/// Bytes of memory that the kernel has in use for itself: vmalloc, slabs that it can't give back, and memory for each
+/// CPU. In whole pages, of everyone. `None` where the kernel does not report it.
+pub(super) fn kernel_bytes() -> Option<u64> {
+    // Each CPU keeps a part of the counts until it is large; this adds them up. Only root may, and else they stay apart.
+    let _ = fs::read_to_string("/proc/sys/vm/stat_refresh");
+    let meminfo = meminfo()?;
+    let fields = [VMALLOC, "SUnreclaim:", "Percpu:"].map(|name| field(&meminfo, name));
+    let sum: Option<u64> = fields.into_iter().sum();
+    Some(sum? * 1024)
+}
+
+const VMALLOC: &str = "VmallocUsed:";
+
+fn meminfo() -> Option<String> {
+    fs::read_to_string("/proc/meminfo").ok()
+}
+
+/// A line such as `SUnreclaim:   12345 kB`.
+fn field(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_meminfo_are_read() {
+        let meminfo = "MemFree:  9 kB\nSUnreclaim:      12345 kB\nVmallocUsed:   7 kB\n";
+        assert_eq!(field(meminfo, VMALLOC), Some(7));
+        assert_eq!(field(meminfo, "SUnreclaim:"), Some(12345));
+        assert_eq!(field(meminfo, "Percpu:"), None);
+    }
 }

@@ -4,7 +4,9 @@
 
 pub mod aa;
 pub mod attach;
+pub mod attaching;
 mod batch;
+mod factor;
 pub mod kretprobe;
 pub mod ladder;
 pub mod map;
@@ -54,13 +56,14 @@ impl Extras {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 11] = [
+const REGISTRY: [(fn() -> Experiments, Extras); 12] = [
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (
         || one(uprobe_threads::UprobeThreads::default()),
         Extras::NOTHING,
     ),
+    (|| one(attaching::Attaching::default()), attaching::OWN),
     (|| one(map::Maps::default()), Extras::NOTHING),
     (|| one(stack::Stacks), Extras::NOTHING),
     (|| one(stack_places::StackPlaces), Extras::NOTHING),

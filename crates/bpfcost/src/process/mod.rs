@@ -23,7 +23,10 @@ use anyhow::{Context, Result, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::retry_on_intr,
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    process::{
+        Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, kill_process_group, pidfd_open,
+        setrlimit,
+    },
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
@@ -41,6 +44,16 @@ const LOOK: Duration = Duration::from_millis(2);
 const SHOWN: usize = 600;
 /// A shell that enters a control group and becomes the program, so that nothing that this starts is ever outside.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
+
+/// Raises this process's limit of open files as far as it goes.
+pub(crate) fn allow_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")
+}
 
 /// A process and all that it started.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod kept;
 mod tool;
 
 mod attach;
+mod attaching;
 mod ends;
 mod exact;
 mod faults;

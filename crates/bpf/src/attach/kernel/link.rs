@@ -11,7 +11,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    AsRawLibbpf as _, Link, ProgramMut,
+    AsRawLibbpf as _, Link, PerfEventOpts, ProgramMut,
     libbpf_sys::{self as sys},
     query::{LinkInfo, LinkTypeInfo, PerfEventType},
 };
@@ -45,13 +45,13 @@ pub(super) fn inside(
 }
 
 /// The functions that an fprobe attaches to.
-pub(super) enum FprobeTargets<'a> {
+pub(in crate::attach) enum FprobeTargets<'a> {
     Names(&'a [CString]),
     Addresses(&'a [u64]),
 }
 
 /// Attaches an fprobe; with `session`, to entry and return in one.
-pub(super) fn fprobe(
+pub(in crate::attach) fn fprobe(
     program: &ProgramMut<'_>,
     places: &FprobeTargets<'_>,
     session: bool,
@@ -88,7 +88,16 @@ pub(super) fn fprobe(
 
 /// Attaches a program to the perf event, which the link keeps.
 pub(in crate::attach) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
-    let link = program.attach_perf_event(event.as_raw_fd())?;
+    perf_with(program, event, PerfEventOpts::default())
+}
+
+/// The same, with options.
+pub(in crate::attach) fn perf_with(
+    program: &ProgramMut<'_>,
+    event: OwnedFd,
+    options: PerfEventOpts,
+) -> libbpf_rs::Result<Link> {
+    let link = program.attach_perf_event_with_opts(event.as_raw_fd(), options)?;
     // libbpf closes it with the link.
     let _ = event.into_raw_fd();
     Ok(link)
@@ -110,7 +119,7 @@ struct TracingMulti {
 }
 
 /// Attaches trampolines to functions, by their numbers in the kernel's BTF.
-pub(super) fn trampolines(
+pub(in crate::attach) fn trampolines(
     program: &ProgramMut<'_>,
     attach: sys::bpf_attach_type,
     functions: &[u32],

@@ -20,15 +20,14 @@ use libbpf_rs::{
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
-use self::{
-    all::AllFunctions,
-    state::{KprobeList, KprobeState, trouble},
-};
+use self::{all::AllFunctions, state::trouble};
 pub(super) use self::{
+    all::left_out,
     event::Event,
     function::explain,
     inside::{Inside, Tools, attach as inside},
-    link::{missed, perf},
+    link::{FprobeTargets, fprobe, missed, perf, perf_with, tracepoint_event, trampolines},
+    state::{KprobeList, KprobeState},
     tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
 };
 use super::{

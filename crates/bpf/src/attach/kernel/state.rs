@@ -10,7 +10,7 @@ use crate::{
 
 /// How a kprobe takes its hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KprobeState {
+pub(in crate::attach) enum KprobeState {
     /// By a breakpoint.
     Breakpoint,
     /// By a jump in the breakpoint's place, or soon to be.
@@ -34,22 +34,22 @@ impl KprobeState {
 
 /// A kprobe of the machine, anyone's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KprobeEntry {
-    pub(super) address: u64,
-    pub(super) function: String,
-    pub(super) offset: u32,
-    pub(super) state: KprobeState,
+pub(in crate::attach) struct KprobeEntry {
+    pub(in crate::attach) address: u64,
+    pub(in crate::attach) function: String,
+    pub(in crate::attach) offset: u32,
+    pub(in crate::attach) state: KprobeState,
 }
 
 /// All kprobes of the machine.
-pub(super) struct KprobeList(Rc<MountedFs>);
+pub(in crate::attach) struct KprobeList(Rc<MountedFs>);
 
 impl KprobeList {
-    pub(super) fn open() -> Result<Self> {
+    pub(in crate::attach) fn open() -> Result<Self> {
         Ok(KprobeList(Rc::new(mount::open("debugfs")?)))
     }
 
-    pub(super) fn read(&self) -> Result<Vec<KprobeEntry>> {
+    pub(in crate::attach) fn read(&self) -> Result<Vec<KprobeEntry>> {
         let text = fs::read_to_string(self.0.path("kprobes/list"));
         let text = text.map_err(failed(
             "debugfs",

@@ -13,7 +13,7 @@ use crate::feature::kernel;
 
 /// A hook of an interface.
 #[derive(Clone, Copy)]
-pub(super) enum Hook {
+pub(in crate::attach) enum Hook {
     /// Traffic control, outgoing, after whatever is there.
     Egress,
     /// XDP after the kernel has made its own structure of a frame.
@@ -23,7 +23,11 @@ pub(super) enum Hook {
 }
 
 /// Attaches a program to a hook of an interface in the calling thread's namespace.
-pub(super) fn link(program: &impl AsFd, interface: u32, hook: Hook) -> io::Result<OwnedFd> {
+pub(in crate::attach) fn link(
+    program: &impl AsFd,
+    interface: u32,
+    hook: Hook,
+) -> io::Result<OwnedFd> {
     let (attach, flags) = match hook {
         Hook::Egress => (sys::BPF_TCX_EGRESS, 0),
         Hook::XdpGeneric => (sys::BPF_XDP, sys::XDP_FLAGS_SKB_MODE),

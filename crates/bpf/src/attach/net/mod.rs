@@ -6,7 +6,7 @@
 mod frames;
 mod gro;
 mod group;
-mod hook;
+pub(super) mod hook;
 mod live;
 mod sendto;
 mod veth;

@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// Where packets are sent, the first interface of its namespace after the loopback one.
-pub(super) const SENDING: VethEnd = VethEnd {
+pub(super) const SENDING: VethEnd<'static> = VethEnd {
     index: 2,
     name: "sending",
     mac: [2, 0, 0, 0, 0, 1],
 };
 /// Where they come out.
-pub(super) const RECEIVING: VethEnd = VethEnd {
+pub(super) const RECEIVING: VethEnd<'static> = VethEnd {
     index: 3,
     name: "receiving",
     mac: [2, 0, 0, 0, 0, 2],

@@ -1,10 +1,11 @@
 //! The values of each factor of `pool`: the defaults, or those of `--set`.
 
-use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
+use std::ops::RangeInclusive;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::{
+    super::factor::{list, within},
     case::{ObjectCount, PoolLoad},
     kind::PoolKind,
 };
@@ -125,20 +126,6 @@ impl Space {
     }
 }
 
-/// The values between commas, each once.
-fn list<T: PartialEq>(values: &str, read: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
-    let mut list = Vec::new();
-    for text in values.split(',').map(str::trim) {
-        let value = read(text)?;
-        ensure!(
-            !list.contains(&value),
-            "{text} is named twice, and a run measures each case once\n  Name it once"
-        );
-        list.push(value);
-    }
-    Ok(list)
-}
-
 fn pool(name: &str) -> Result<PoolKind> {
     let names = || PoolKind::all().map(PoolKind::name);
     let named = |kind: &PoolKind| kind.name() == name;
@@ -157,18 +144,6 @@ fn objects(text: &str) -> Result<ObjectCount> {
         None => within(text, &OBJECTS).map(ObjectCount::Total),
     }
     .context("objects is a number in total, or a number per CPU and object at a time, like 2x")
-}
-
-fn within<T: FromStr + PartialOrd + Display>(text: &str, range: &RangeInclusive<T>) -> Result<T> {
-    let value = text.parse().ok().filter(|value| range.contains(value));
-    value.with_context(|| {
-        format!(
-            "{} is not a number from {} to {}",
-            if text.is_empty() { "nothing" } else { text },
-            range.start(),
-            range.end()
-        )
-    })
 }
 
 #[cfg(test)]

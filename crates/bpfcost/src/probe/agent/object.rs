@@ -10,12 +10,12 @@ use bpfcost_bpf::{
     attach::{BufferCounts, ProcessCounts, ProcessObject, UserObject},
 };
 
-use rustix::process::{Resource, Rlimit, getppid, getrlimit, setrlimit};
+use rustix::process::getppid;
 
 use super::{Agent, AgentInfo, EVERY};
 use crate::{
     probe::WindowCounts,
-    process::{RunContext, process_tree},
+    process::{RunContext, allow_files, process_tree},
 };
 
 struct ObjectAgent {
@@ -39,6 +39,7 @@ pub(in crate::probe) fn open(arguments: &[String], space: Space) -> Result<Box<d
         [path, program] => (path.as_ref(), Some(program.as_str())),
         _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
     };
+    // There are some for each probed process.
     allow_files()?;
     let object = match space {
         Space::Kernel => Loaded::Kernel(UserObject::load(path, program)?),
@@ -50,16 +51,6 @@ pub(in crate::probe) fn open(arguments: &[String], space: Space) -> Result<Box<d
         tool: tool.as_raw_nonzero().get().cast_unsigned(),
         before: BufferCounts::default(),
     }))
-}
-
-/// Raises the limit of open files as far as it goes: there are some for each probed process.
-fn allow_files() -> Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")
 }
 
 impl Loaded {

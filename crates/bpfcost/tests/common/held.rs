@@ -1,0 +1,30 @@
+//! What the kernel holds for programs like ours, for tests that nothing is left behind.
+
+use std::{
+    collections::BTreeSet,
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use bpfcost_bpf::{loaded_maps, loaded_programs};
+
+/// Waits until the kernel has freed what went before, which it does behind the caller's back.
+pub(crate) fn settled(as_it_should_be: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !as_it_should_be() && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What the kernel holds for programs like ours, a line each.
+pub(crate) fn held() -> BTreeSet<String> {
+    let programs = loaded_programs().into_iter();
+    let programs = programs.map(|one| format!("program {} {} {}", one.id, one.kind, one.name));
+    let namespace = fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+    programs
+        .chain(loaded_maps().iter().map(|id| format!("map {id}")))
+        .chain([format!("in {}", namespace.display())])
+        .chain(mounts.lines().map(|line| format!("mount {line}")))
+        .collect()
+}
