@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test mutants soak miri tsan bench lint clean
+.PHONY: help setup build run report atlas test mutants fuzz soak miri tsan bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -59,9 +59,26 @@ mutants: ## Make every BPF program wrong in every small way, and count what the 
 soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 	BPFCOST_SOAK=1000000000 cargo test --locked -p bpfcost-pool --test soak -- --nocapture
 
-# What a nightly toolchain lacks for the next two is named, and skipped.
+# What a nightly toolchain lacks for the next three is named, and skipped.
 HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')
 NO_NIGHTLY  = echo "SKIPPED: no $(1) in a nightly toolchain; rustup component add --toolchain nightly $(1)"
+
+FUZZ_SECONDS ?= 60
+
+# Parsers are safe Rust, so that AddressSanitizer would see no more. What is found stays in fuzz/corpus and fuzz/artifacts.
+fuzz: ## Give each parser damaged input, for a minute each
+	@if ! cargo +nightly --version >/dev/null 2>&1; then \
+		echo "SKIPPED: no nightly toolchain; rustup toolchain install nightly --profile minimal"; \
+	elif ! cargo fuzz --version >/dev/null 2>&1; then \
+		echo "SKIPPED: no cargo-fuzz; cargo install cargo-fuzz --locked"; \
+	else \
+		cp Cargo.lock crates/bpfcost/fuzz/ && cd crates/bpfcost && \
+		for target in $$(cargo +nightly fuzz list); do \
+			mkdir -p fuzz/corpus/$$target; \
+			cargo +nightly fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+				-max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; \
+		done; \
+	fi
 
 # Of our own pools: unit tests, laws, values.
 RACES = --locked -p bpfcost-pool --lib --test conformance --test objects

@@ -11,6 +11,8 @@ pub mod cgroup;
 mod cpu;
 mod error;
 pub mod feature;
+#[doc(hidden)]
+pub mod fuzz;
 mod globals;
 pub mod idle;
 pub mod l7;

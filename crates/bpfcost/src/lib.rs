@@ -9,6 +9,8 @@ pub mod cli;
 mod did_you_mean;
 pub mod experiment;
 pub mod fault;
+#[doc(hidden)]
+pub mod fuzz;
 mod load;
 pub mod measure;
 pub mod probe;

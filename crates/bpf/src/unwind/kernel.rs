@@ -99,13 +99,38 @@ fn read_orc(
     count: usize,
 ) -> Result<(Vec<u64>, Vec<u8>)> {
     let relative = memory.bytes(addresses, count * 4)?;
-    let places = (addresses..).step_by(4);
+    Ok((
+        absolute(addresses, &relative),
+        memory.bytes(entries, count * ENTRY_BYTES)?,
+    ))
+}
+
+/// The addresses of a table that stands at `start`.
+fn absolute(start: u64, relative: &[u8]) -> Vec<u64> {
+    let places = (0..).map(|index| start.wrapping_add(4 * index));
     let address = |(place, relative): (u64, &[u8])| {
         let relative: [u8; 4] = relative.try_into().unwrap_or_default();
         place.wrapping_add_signed(i32::from_le_bytes(relative).into())
     };
-    let read = places.zip(relative.chunks_exact(4)).map(address).collect();
-    Ok((read, memory.bytes(entries, count * ENTRY_BYTES)?))
+    places.zip(relative.chunks_exact(4)).map(address).collect()
+}
+
+/// The rules of a table as bytes, for text from `start` to `end`; `None` if the layout is no layout of entries.
+pub(crate) fn rules_of_bytes(
+    fields: [[u8; 2]; 5],
+    [start, end]: [u64; 2],
+    relative: &[u8],
+    entries: &[u8],
+) -> Option<Result<RuleTable>> {
+    let layout = OrcLayout::with_fields(fields)?;
+    let rules = |registers: OrcRegisters| {
+        let mut table = RuleTable::new(start, end);
+        let addresses = absolute(start, relative);
+        let rules = layout.rules(&registers, entries);
+        table.add(start, end, addresses.into_iter().zip(rules));
+        table
+    };
+    Some(layout.registers(entries).map(rules))
 }
 
 /// Text of a module, and its table where it has one.

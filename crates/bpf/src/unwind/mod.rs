@@ -33,7 +33,7 @@ mod table;
 mod truth;
 mod unwinder;
 
-pub(crate) use kernel::modules_are_changing;
+pub(crate) use kernel::{modules_are_changing, rules_of_bytes};
 pub(crate) use module_programs::{attach_to_modules, is_of_modules};
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;

@@ -23,6 +23,12 @@ struct BitField {
 }
 
 impl BitField {
+    /// `None` if an entry has no such bits, or no field of an entry has so many.
+    fn new(shift: u32, bits: u32) -> Option<Self> {
+        let is_inside = shift.checked_add(bits)? <= 8 * ENTRY_BYTES as u32;
+        ((1..=8).contains(&bits) && is_inside).then_some(BitField { shift, bits })
+    }
+
     fn of(self, entry: u64) -> u8 {
         (entry >> self.shift) as u8 & ((1u16 << self.bits) - 1) as u8
     }
@@ -90,10 +96,7 @@ impl OrcLayout {
                 member.name.is_some_and(|one| one == name)
             };
             match entry.iter().find(named)?.attr {
-                MemberAttr::BitField { size, offset } => Some(BitField {
-                    shift: offset,
-                    bits: size.into(),
-                }),
+                MemberAttr::BitField { size, offset } => BitField::new(offset, size.into()),
                 MemberAttr::Normal { .. } => None,
             }
         };
@@ -103,6 +106,19 @@ impl OrcLayout {
             kind: field("type")?,
             signal: field("signal"),
             end: field("end"),
+        })
+    }
+
+    /// That of fields with these shifts and sizes: stack pointer, frame pointer, kind, signal, end.
+    pub(super) fn with_fields(fields: [[u8; 2]; 5]) -> Option<Self> {
+        let [sp, bp, kind, signal, end] =
+            fields.map(|[shift, bits]| BitField::new(shift.into(), bits.into()));
+        Some(OrcLayout {
+            sp: sp?,
+            bp: bp?,
+            kind: kind?,
+            signal,
+            end,
         })
     }
 

@@ -15,7 +15,7 @@ mod connection;
 mod drive;
 mod pace;
 mod report;
-mod response;
+pub(crate) mod response;
 mod target;
 
 pub(crate) use drive::drive;

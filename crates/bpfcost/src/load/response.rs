@@ -193,6 +193,22 @@ impl ResponseParser {
     }
 }
 
+/// What a server's bytes are to a client, in pieces of `piece` bytes, for fuzzing.
+pub(crate) fn read_in_pieces(is_http: bool, bytes: &[u8], piece: usize) {
+    let protocol = if is_http {
+        Protocol::Http
+    } else {
+        Protocol::Redis
+    };
+    let mut parser = ResponseParser::new(protocol);
+    let failed = bytes
+        .chunks(piece.max(1))
+        .any(|piece| parser.take(piece).is_err());
+    if !failed {
+        let _ = parser.hung_up();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

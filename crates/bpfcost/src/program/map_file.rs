@@ -7,7 +7,7 @@ use serde_json::Value;
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Keys and values of a file for a map of these sizes, or why it has none.
-pub(super) fn entries(text: &str, map: &MapEntry) -> Result<Entries, String> {
+pub(crate) fn entries(text: &str, map: &MapEntry) -> Result<Entries, String> {
     let json: Value =
         serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     let entries = json.as_array().ok_or(

@@ -13,6 +13,8 @@ mod slot;
 pub use behaviour::Behaviour;
 pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
+pub(crate) use map_file::entries as map_entries;
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};
+pub(crate) use pcap::packets as pcap_packets;
 pub use slot::slots;

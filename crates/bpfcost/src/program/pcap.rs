@@ -9,7 +9,7 @@ use pcap_parser::{
 const NEXT_GENERATION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// The packets, of which no more than `most` are read, or why they can't be used.
-pub(super) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> {
+pub(crate) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> {
     if file.starts_with(&NEXT_GENERATION) {
         return Err(
             "it is a pcapng file, and only classic pcap is read\n  Convert it: editcap -F pcap IN OUT"

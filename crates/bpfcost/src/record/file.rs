@@ -250,7 +250,8 @@ struct RecordVersion {
     bpfcost: String,
 }
 
-fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
+/// The records in a file's bytes; the path is for errors.
+pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first.is_some_and(|byte| !b"[{".contains(byte)) {
         return Err(FileError::NotJson(path.to_owned()));

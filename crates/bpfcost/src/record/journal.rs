@@ -282,7 +282,7 @@ fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
 }
 
 /// Reads whole lines, and returns their length in bytes.
-fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
+pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
     let whole = bytes
         .iter()
         .rposition(|byte| *byte == b'\n')

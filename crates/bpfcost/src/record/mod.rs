@@ -43,9 +43,10 @@ pub use cross_target::{
 };
 pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;
-pub(crate) use file::replace;
 pub use file::{FileError, load, writable, write};
+pub(crate) use file::{parse as parse_records, replace};
 pub use history::{CaseLevels, SessionHistory};
+pub(crate) use journal::parse as parse_journal;
 pub use journal::{Contents, Header, Journal, JournalNote, journal_path, read_journal};
 pub use journal_error::JournalError;
 pub use net::RESET_TWICE;

@@ -75,7 +75,7 @@ impl SymbolHistory {
     }
 
     /// From these symbols on, as the kernel lists them, and its modules.
-    pub(super) fn new(list: &str, modules: &str) -> Self {
+    pub(crate) fn new(list: &str, modules: &str) -> Self {
         let mut history = SymbolHistory {
             kernel: KernelSymbols::parse(&lines(list, false)),
             modules: Vec::new(),

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Lines and sums of a log.
 #[derive(Debug, PartialEq)]
-struct LogTotals {
+pub(crate) struct LogTotals {
     /// Operations: lines.
     ops: u64,
     /// What the numbers on them come to, by name.
@@ -117,7 +117,7 @@ fn busy(local: SocketAddr, state: &TcpState, port: u16) -> bool {
 }
 
 /// Sums the columns of a log.
-fn read(names: &[String], text: &str) -> Result<LogTotals> {
+pub(crate) fn read(names: &[String], text: &str) -> Result<LogTotals> {
     let mut account = LogTotals {
         ops: 0,
         sums: names.iter().map(|name| (name.clone(), 0.0)).collect(),

@@ -17,6 +17,7 @@ mod server;
 mod source;
 mod usage;
 
+pub(crate) use access_log::read as read_access_log;
 pub use base::Base;
 pub(crate) use definition::LONGEST_WINDOW_MS;
 pub(crate) use definition::allowed;

@@ -18,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 pub use usdt::UsdtSite;
+pub(super) use usdt::notes_are_whole;
 
 /// How far a name may be from the one that was asked for, to be suggested: edits, a third of its length.
 const EDITS: usize = 3;
@@ -119,17 +120,43 @@ impl Image {
         chosen.sort_by_key(|mapping| mapping.start);
         let data =
             fs::read(&from).map_err(|error| Error::system(path.display().to_string(), error))?;
-        let image = Image {
+        Image {
             pid,
             path,
             data,
             mappings: chosen,
+        }
+        .checked()
+    }
+
+    /// A file that no process executes, as if one did from the address 4 MiB on.
+    pub(super) fn of_bytes(data: Vec<u8>) -> Result<Self> {
+        let start = 0x40_0000;
+        let mapping = Mapping {
+            start,
+            end: start + data.len() as u64,
+            permissions: "r-xp".to_owned(),
+            offset: 0,
+            device: "00:00".to_owned(),
+            inode: 1,
+            name: String::new(),
         };
-        let file = image.elf()?;
-        if file.architecture() != object::Architecture::X86_64 {
+        Image {
+            pid: 0,
+            path: PathBuf::new(),
+            data,
+            mappings: vec![mapping],
+        }
+        .checked()
+    }
+
+    /// An error if its code is for other machines.
+    fn checked(self) -> Result<Self> {
+        let pid = self.pid;
+        if self.elf()?.architecture() != object::Architecture::X86_64 {
             return Err(Error::Architecture { pid });
         }
-        Ok(image)
+        Ok(self)
     }
 
     /// The first address at which the process executes it.

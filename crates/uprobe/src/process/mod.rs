@@ -50,6 +50,7 @@ mod comparison;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+pub(crate) mod fuzz;
 mod guard;
 mod handlers;
 mod image;

@@ -74,6 +74,11 @@ impl Image {
     }
 }
 
+/// Whether a section is one of notes.
+pub(in crate::process) fn notes_are_whole(bytes: &[u8]) -> bool {
+    notes(bytes).is_some()
+}
+
 /// The notes of a section, `None` where it isn't one.
 fn notes(mut bytes: &[u8]) -> Option<Vec<Note<'_>>> {
     let mut all = Vec::new();
