@@ -46,9 +46,9 @@ impl Reading {
 
     /// The reading of several runs of a client in one window: the sum of operations and of counts, the longest of
     /// all operations, and the mean of each other percentile, for those of all operations together are not known.
-    pub(super) fn together(runs: &[Reading]) -> Self {
+    pub(crate) fn together(runs: &[Reading]) -> Self {
         let mut all = Reading {
-            ops: runs.iter().map(|run| run.ops).sum(),
+            ops: (runs.iter()).fold(0, |all, run| all.saturating_add(run.ops)),
             seconds: runs.iter().map(|run| run.seconds).sum(),
             runs: u32::try_from(runs.len()).unwrap_or(u32::MAX),
             ..Reading::default()
@@ -77,7 +77,7 @@ impl Reading {
     }
 
     /// Reads what that client printed.
-    pub(super) fn of(client: &Client, printed: &str) -> Result<Self> {
+    pub(crate) fn of(client: &Client, printed: &str) -> Result<Self> {
         let mut reading = match client.output {
             Output::Iperf3 => iperf3::read(printed)?,
             Output::Load => load::read(printed)?,
@@ -133,6 +133,8 @@ mod tests {
             assert_eq!(together.counts["late"], 0.3);
             assert_eq!(together.a_run(120.0), 60.0);
         }
+        let most = run(u64::MAX, &[], &[]);
+        assert_eq!(Reading::together(&[most.clone(), most]).ops, u64::MAX);
         let single = run(10, &[("max", 5.0)], &[]);
         assert_eq!(Reading::together(&[single]).a_run(7.0), 7.0);
     }
