@@ -242,9 +242,7 @@ impl Image {
             .symbols()
             .chain(file.dynamic_symbols())
             .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-            .filter(|symbol| {
-                (symbol.address()..symbol.address() + symbol.size()).contains(&virtual_address)
-            })
+            .filter(|symbol| span(symbol.address(), symbol.size()).contains(&virtual_address))
             // The innermost, and of several names the first.
             .min_by_key(|symbol| (virtual_address - symbol.address(), symbol.name().ok()));
         let Some((name, symbol)) = around.and_then(|one| Some((one.name().ok()?, one))) else {
@@ -265,11 +263,11 @@ impl Image {
         let in_file = file.segments().find_map(|segment| {
             let (start, size) = segment.file_range();
             let offset = first.offset.max(start);
-            let end = (first.offset + (first.end - first.start)).min(start + size);
+            let end = (first.offset + (first.end - first.start)).min(start.saturating_add(size));
             let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
             (is_code && offset < end).then(|| {
                 let in_process = first.start + (offset - first.offset);
-                in_process.wrapping_sub(segment.address() + (offset - start))
+                in_process.wrapping_sub(segment.address().wrapping_add(offset - start))
             })
         });
         in_file.ok_or_else(|| Error::Elf {
@@ -292,11 +290,9 @@ impl Image {
         };
         let section = file
             .sections()
-            .find(|section| {
-                (section.address()..section.address() + section.size()).contains(&address)
-            })
+            .find(|section| span(section.address(), section.size()).contains(&address))
             .ok_or_else(outside)?;
-        let end = section.address() + section.size();
+        let end = section.address().saturating_add(section.size());
         let next = file
             .symbols()
             .chain(file.dynamic_symbols())
@@ -306,19 +302,21 @@ impl Image {
             .min()
             .unwrap_or(end);
         let size = if size == 0 { next - address } else { size };
-        let past = (address + size).max(next).min(end);
+        let code = span(address, size);
+        let past = code.end.max(next).min(end);
         let offset = file
             .segments()
-            .find(|segment| {
-                (segment.address()..segment.address() + segment.size()).contains(&address)
+            .find(|segment| span(segment.address(), segment.size()).contains(&address))
+            .and_then(|segment| {
+                segment
+                    .file_range()
+                    .0
+                    .checked_add(address - segment.address())
             })
-            .map(|segment| address - segment.address() + segment.file_range().0)
             .ok_or_else(outside)?;
         let bytes = |from: u64, to: u64| {
-            let (from, to) = (offset + (from - address), offset + (to - address));
-            self.data
-                .get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
-                .map(<[u8]>::to_vec)
+            let place = |at: u64| usize::try_from(offset.checked_add(at - address)?).ok();
+            self.data.get(place(from)?..place(to)?).map(<[u8]>::to_vec)
         };
         let is_go = is_go(file, address);
         let here = self.address(offset).ok_or_else(outside)?;
@@ -326,13 +324,13 @@ impl Image {
         let entrances = if is_go {
             Vec::new()
         } else {
-            entrances(file, address..address + size)
+            entrances(file, code.clone())
         };
         Ok(Function {
             name: name.to_owned(),
             address: here,
-            code: bytes(address, address + size).ok_or_else(outside)?,
-            padding: bytes(address + size, past).ok_or_else(outside)?,
+            code: bytes(address, code.end).ok_or_else(outside)?,
+            padding: bytes(code.end, past).ok_or_else(outside)?,
             is_go,
             entrances: entrances.iter().map(|one| one - address + here).collect(),
         })
@@ -344,7 +342,7 @@ impl Image {
             symbol: name.to_owned(),
             reason: "it lies outside of the code".into(),
         };
-        let code = self.data.get(file_offset..file_offset + bytes);
+        let code = (self.data).get(file_offset..file_offset.saturating_add(bytes));
         Ok(Function {
             name: name.to_owned(),
             address: self.address(file_offset as u64).ok_or_else(outside)?,
@@ -385,6 +383,11 @@ impl Function {
     }
 }
 
+/// Addresses of this many bytes: a damaged file may have more than there are addresses.
+fn span(start: u64, bytes: u64) -> Range<u64> {
+    start..start.saturating_add(bytes)
+}
+
 /// Whether the Go toolchain compiled the code at an address. A Go program may have functions in C as well.
 fn is_go(file: &object::File<'_>, address: u64) -> bool {
     let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
@@ -406,7 +409,7 @@ fn entrances(file: &object::File<'_>, function: Range<u64>) -> Vec<u64> {
             // CALL, JMP, and the second byte of Jcc.
             let is_branch = matches!(bytes[index], 0xe8 | 0xe9)
                 || (bytes[index] & 0xf0 == 0x80 && bytes[index - 1] == 0x0f);
-            let from = section.address() + index as u64;
+            let from = section.address().wrapping_add(index as u64);
             if !is_branch || function.contains(&from) {
                 continue;
             }
@@ -486,5 +489,22 @@ mod tests {
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
         assert_eq!(edits("same", "same"), 0);
+    }
+
+    #[test]
+    fn sizes_beyond_the_last_address_are_no_functions() {
+        let whole = include_bytes!("../../../bpfcost/fuzz/seeds/elf/static");
+        let function = |data: Vec<u8>| Image::of_bytes(data)?.function("main");
+        let found = function(whole.to_vec()).expect("a function");
+        assert!(!found.code.is_empty());
+        // Its symbol: 4 bytes of name, 4 of kind and section, then its address and its size.
+        let file = object::File::parse(&whole[..]).expect("a file");
+        let main = file.symbol_by_name("main").expect("a symbol");
+        let entry = [main.address(), main.size()].map(u64::to_le_bytes).concat();
+        let at = whole.windows(16).position(|bytes| bytes == entry);
+        let at = at.expect("its symbol");
+        let mut damaged = whole.to_vec();
+        damaged[at + 8..at + 16].fill(0xff);
+        assert!(function(damaged).is_err());
     }
 }
