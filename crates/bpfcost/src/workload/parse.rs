@@ -20,6 +20,8 @@ use crate::{did_you_mean::suggest, probe};
 const LEAST_ROUNDS: u32 = 3;
 /// A server is restarted after so many windows of a case, so that differences between server instances show.
 const MOST_ROUNDS: u32 = 20;
+/// Seconds that anything may be given: a day.
+const MOST_SECONDS: f64 = 86_400.0;
 /// Names in braces beside factors, in commands and files; [`RunContext`](crate::process::RunContext) fills them in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
@@ -118,6 +120,15 @@ impl Definition {
                 ),
             ));
         }
+        if !(1..=LONGEST_WINDOW_MS).contains(&self.window_ms) {
+            return Err(wrong(
+                [&"window-ms"],
+                format!(
+                    "window-ms = {} is not between 1 and {LONGEST_WINDOW_MS}",
+                    self.window_ms
+                ),
+            ));
+        }
         if let Some(period_ms) = self.period_ms
             && !(1..=LONGEST_WINDOW_MS).contains(&period_ms)
         {
@@ -164,6 +175,14 @@ impl Definition {
         for (index, client) in self.clients.iter().enumerate() {
             let whose = format!("client {}", client.name);
             known_factors([&"client", &index, &"only"], &whose, &client.only, &factors)?;
+            if let Some(seconds) = client.within_s
+                && !(0.0..=MOST_SECONDS).contains(&seconds)
+            {
+                return Err(wrong(
+                    [&"client", &index, &"within-s"],
+                    format!("within-s = {seconds} is not between 0 and {MOST_SECONDS}"),
+                ));
+            }
             for (name, pattern) in &client.metrics {
                 if let Err(error) = Regex::new(pattern) {
                     return Err(wrong(

@@ -37,6 +37,20 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn times_that_are_no_times_are_refused() {
+    for (key, value) in [("window-ms", "0"), ("window-ms", "9223372036854775807")] {
+        let error = refused("\n[server]", &format!("{key} = {value}\n\n[server]"));
+        assert!(error.starts_with("line 4: window-ms = "), "{error}");
+        assert!(error.ends_with("is not between 1 and 60000"), "{error}");
+    }
+    for seconds in ["-1.0", "nan", "inf", "1e300"] {
+        let error = refused("output =", &format!("within-s = {seconds}\noutput ="));
+        assert!(error.starts_with("line 15: within-s = "), "{error}");
+        assert!(error.ends_with("is not between 0 and 86400"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_right_is_read() {
     let definition = Definition::parse(WHOLE).expect("it is right");
     let names: Vec<&str> = definition
