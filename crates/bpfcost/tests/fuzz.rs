@@ -34,6 +34,13 @@ const LIMITS: [&str; 14] = [
     "null",
 ];
 
+/// Records of other forms: counts, workloads.
+const RECORDS: [&[u8]; 3] = [
+    include_bytes!("records_before/xdp-lb-exact.json"),
+    include_bytes!("records_before/redis.json"),
+    include_bytes!("records_before/kretprobe.json"),
+];
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
 }
@@ -126,6 +133,9 @@ fn survives(name: &str) {
         seeds.push(fs::read(&file).expect("a seed"));
     }
     assert!(!seeds.is_empty(), "{name} has no seeds");
+    if name == "record" {
+        seeds.extend(RECORDS.map(<[u8]>::to_vec));
+    }
     check(name, *parse, &[]);
     let mut random = Pcg32::seed_from_u64(1);
     for seed in &seeds {
