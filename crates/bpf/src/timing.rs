@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+mod windows;
+
 use std::{
     ptr,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -28,6 +30,8 @@ use crate::{
     feature::Feature,
     run::{self, SharedProgram, TestRun},
 };
+
+pub(crate) use windows::batch_in_windows;
 
 /// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
 pub const MAX_CPUS: u32 = 1024;
@@ -358,105 +362,6 @@ fn attempt<A: Area>(
     Ok(all.map(observe).collect())
 }
 
-/// Has a batch on one CPU made of windows of at most so many bodies. Each is a run of the program, which times it; the times
-/// are added up.
-pub(crate) fn batch_in_windows<A: Area>(
-    program: &SharedProgram,
-    area: &mut A,
-    request: &Request<'_>,
-    packet: &[u8],
-    window: u64,
-) -> Result<Observation> {
-    let &[cpu] = request.cpus else {
-        return Err(Error::Refused("windows run on one CPU".to_owned()));
-    };
-    if cpu >= MAX_CPUS {
-        return Err(cpu_number(cpu, MAX_CPUS));
-    }
-    if request.after_tick {
-        wait_for_tick();
-    }
-    let ops = request.ops.max(1);
-    let per_slice = match slice(ops, request.after_tick) {
-        0 => u64::MAX,
-        bodies => bodies.next_multiple_of(window),
-    };
-    let mut windows = Windows::new(per_slice);
-    let (mut left, mut asked) = (ops, 0);
-    let ran = run::on_cpu_while(program, cpu, packet, || {
-        if asked > 0 {
-            windows.add(&area.sample(cpu));
-        }
-        asked = left.min(window);
-        left -= asked;
-        if asked > 0 {
-            area.ask(&Request {
-                ops: asked,
-                // No window is cut.
-                after_tick: true,
-                ..*request
-            });
-        }
-        Ok(asked > 0)
-    })?;
-    Ok(windows.observation(cpu, ran))
-}
-
-/// The windows of a batch, added up.
-struct Windows {
-    /// Bodies of a slice.
-    per_slice: u64,
-    sum: TimingSample,
-    elapsed_ns: u64,
-    /// Bodies and nanoseconds of the slice under way.
-    slice: (u64, u64),
-    slices: Vec<f64>,
-}
-
-impl Windows {
-    fn new(per_slice: u64) -> Self {
-        Windows {
-            per_slice,
-            sum: TimingSample {
-                start_ns: u64::MAX,
-                together: 1,
-                ..TimingSample::default()
-            },
-            elapsed_ns: 0,
-            slice: (0, 0),
-            slices: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, window: &TimingSample) {
-        let ns = window.end_ns.saturating_sub(window.start_ns);
-        self.sum.start_ns = self.sum.start_ns.min(window.start_ns);
-        self.sum.together &= window.together;
-        self.sum.cpu_counter = window.cpu_counter;
-        self.sum.ops += window.ops;
-        self.sum.ticks += window.ticks;
-        self.elapsed_ns += ns;
-        self.slice = (self.slice.0 + window.ops, self.slice.1 + ns);
-        let (bodies, ns) = self.slice;
-        if bodies >= self.per_slice {
-            self.slices.push(ns as f64 / bodies as f64);
-            self.slice = (0, 0);
-        }
-    }
-
-    /// As if they had followed each other.
-    fn observation(self, cpu: u32, ran: TestRun) -> Observation {
-        let sample = TimingSample {
-            end_ns: self.sum.start_ns.saturating_add(self.elapsed_ns),
-            ..self.sum
-        };
-        Observation {
-            slices: self.slices,
-            ..Observation::of(cpu, 0, sample, ran)
-        }
-    }
-}
-
 /// Has a batch on one CPU run by an event that the calling thread makes there. Where the event does not come, the batch
 /// has no operations.
 pub(crate) fn batch_by<A: Area>(
@@ -606,33 +511,6 @@ mod tests {
         };
         assert_eq!([cost_ns(30), cost_ns(400)], [Some(30), Some(400)]);
         assert_eq!([cost_ns(402), cost_ns(u64::MAX)], [None, None]);
-    }
-
-    #[test]
-    fn windows_are_added_up() {
-        let window = |start_ns, ns, ops| TimingSample {
-            start_ns,
-            end_ns: start_ns + ns,
-            ops,
-            together: 1,
-            ticks: 1,
-            ..TimingSample::default()
-        };
-        let mut windows = Windows::new(64);
-        for at in 0..5 {
-            windows.add(&window(1000 * at, 320 + 32 * (at / 2), 32));
-        }
-        let ran = TestRun {
-            code: 1,
-            output: Vec::new(),
-            waits: 0,
-        };
-        let seen = windows.observation(0, ran);
-        assert_eq!((seen.ops, seen.ticks, seen.together), (160, 5, true));
-        assert_eq!(seen.elapsed_ns(), 320.0 * 5.0 + 32.0 * 4.0);
-        // The last one is no whole slice.
-        assert_eq!(seen.slices, [10.0, 11.0]);
-        assert!(seen.edges_in_order);
     }
 
     #[test]

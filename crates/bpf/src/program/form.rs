@@ -61,7 +61,7 @@ fn stack_bytes(instructions: &[bpf_insn]) -> u32 {
         if class == sys::BPF_ALU64 {
             let operation = u32::from(one.code) & 0xf8;
             if operation == sys::BPF_ADD | sys::BPF_K && *copy {
-                most = most.max(-one.imm);
+                most = most.max(one.imm.saturating_neg());
             }
             *copy = operation == sys::BPF_MOV | sys::BPF_X && source == FRAME;
         } else if class == sys::BPF_LDX || class == sys::BPF_ALU || class == sys::BPF_LD {

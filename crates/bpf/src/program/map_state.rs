@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libbpf_rs::{Map, MapCore, MapFlags, MapType, Object};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    error::{Result, failed},
-    globals::GlobalsLayout,
-};
+use crate::globals::GlobalsLayout;
 
 /// Numbers of a map that are compared; of a larger one, none is.
 const MOST_NUMBERS: usize = 8192;
@@ -25,7 +22,7 @@ pub struct MapChanges {
     pub per_run: BTreeMap<String, Option<i64>>,
     /// Tables that no two runs find the same.
     pub drifts: BTreeMap<String, Drift>,
-    /// Maps and variables that are too large to be compared.
+    /// Maps and variables that are too large to be compared, or can't be read.
     pub unread: BTreeSet<String>,
 }
 
@@ -71,19 +68,23 @@ struct Table {
 
 impl MapState {
     /// That of a loaded object. `layout` says where its variables are, if it has types.
-    pub(super) fn of(object: &Object, layout: Option<&GlobalsLayout>) -> Result<Self> {
+    pub(super) fn of(object: &Object, layout: Option<&GlobalsLayout>) -> Self {
         let mut state = MapState::default();
         for map in object.maps().filter(|map| map.autocreate()) {
             let name = map.name().to_string_lossy().into_owned();
             match (name.split_once('.'), map.map_type()) {
                 // Sections are maps too, with a dot in their names. Those of constants stay as they are.
                 (Some((_, section)), MapType::Array) if !section.starts_with("rodata") => {
-                    let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-                    let bytes = bytes.map_err(failed(&*name, "reading it"))?;
-                    state.add_section(&format!(".{section}"), &bytes.unwrap_or_default(), layout);
+                    let section = format!(".{section}");
+                    match map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY) {
+                        Ok(bytes) => {
+                            state.add_section(&section, &bytes.unwrap_or_default(), layout);
+                        }
+                        Err(_) => state.leave_out(&section),
+                    }
                 }
                 (Some(_), _) => {}
-                (None, MapType::Array | MapType::PercpuArray) => state.add_array(&name, &map)?,
+                (None, MapType::Array | MapType::PercpuArray) => state.add_array(&name, &map),
                 (
                     None,
                     MapType::Hash
@@ -91,12 +92,12 @@ impl MapState {
                     | MapType::LruHash
                     | MapType::LruPercpuHash
                     | MapType::LpmTrie,
-                ) => state.add_table(&name, &map)?,
+                ) => state.add_table(&name, &map),
                 // Others hold no data, or refuse to be read.
                 (None, _) => {}
             }
         }
-        Ok(state)
+        state
     }
 
     fn add_section(&mut self, section: &str, bytes: &[u8], layout: Option<&GlobalsLayout>) {
@@ -106,46 +107,50 @@ impl MapState {
         for (name, range) in layout.variables_of(section) {
             match bytes.get(range) {
                 Some(value) if value.len() <= 8 * MOST_IN_VARIABLE => self.add_value(name, value),
-                _ => {
-                    self.unread.insert(name.to_owned());
-                }
+                _ => self.leave_out(name),
             }
         }
     }
 
-    fn add_array(&mut self, name: &str, map: &Map<'_>) -> Result<()> {
+    fn add_array(&mut self, name: &str, map: &Map<'_>) {
         let entries = map.max_entries();
         let numbers = entries as usize * split(map.value_size() as usize).count();
         if numbers > MOST_NUMBERS {
-            self.unread.insert(name.to_owned());
-            return Ok(());
+            return self.leave_out(name);
         }
         for index in 0..entries {
-            if let Some(value) =
-                value(map, &index.to_ne_bytes()).map_err(failed(name, "reading it"))?
-            {
-                self.add_value(&format!("{name}[{index}]"), &value);
+            match value(map, &index.to_ne_bytes()) {
+                Ok(value) => {
+                    self.add_value(&format!("{name}[{index}]"), &value.unwrap_or_default())
+                }
+                Err(_) => return self.leave_out(name),
             }
         }
-        Ok(())
     }
 
-    fn add_table(&mut self, name: &str, map: &Map<'_>) -> Result<()> {
+    fn add_table(&mut self, name: &str, map: &Map<'_>) {
         let keys: BTreeSet<Vec<u8>> = map.keys().take(MOST_ENTRIES + 1).collect();
         if keys.len() > MOST_ENTRIES {
-            self.unread.insert(name.to_owned());
-            return Ok(());
+            return self.leave_out(name);
         }
         if keys.len() * split(map.value_size() as usize).count() <= MOST_NUMBERS {
             for key in &keys {
-                if let Some(value) = value(map, key).map_err(failed(name, "reading it"))? {
-                    self.add_value(&format!("{name}[{}]", written(key)), &value);
+                match value(map, key) {
+                    Ok(Some(value)) => {
+                        self.add_value(&format!("{name}[{}]", written(key)), &value);
+                    }
+                    Ok(None) => {}
+                    Err(_) => return self.leave_out(name),
                 }
             }
         }
         let room = u64::from(map.max_entries());
         self.tables.insert(name.to_owned(), Table { keys, room });
-        Ok(())
+    }
+
+    /// It is too large, or may not be read from user space.
+    fn leave_out(&mut self, name: &str) {
+        self.unread.insert(name.to_owned());
     }
 
     fn add_value(&mut self, place: &str, value: &[u8]) {
@@ -159,6 +164,11 @@ impl MapState {
             let value = u64::from_le_bytes(word);
             self.numbers.insert(name, Number { value, bytes });
         }
+    }
+
+    /// Whether there is such a number or table: it was read.
+    pub fn has(&self, place: &str) -> bool {
+        self.numbers.contains_key(place) || self.tables.contains_key(place)
     }
 
     /// The tables that have more entries than before.

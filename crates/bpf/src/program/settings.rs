@@ -125,6 +125,11 @@ impl Settings {
         for ProgramSlot { map, slot, program } in &self.slots {
             let found = object.maps().find(|one| one.name() == &**map);
             let found = found.ok_or_else(|| lacks_map(file, map))?;
+            if found.map_type() != MapType::ProgArray {
+                return Err(file.refused(format!(
+                    "{map} is not a program array (BPF_MAP_TYPE_PROG_ARRAY): no tail call leads through it"
+                )));
+            }
             let put = object.progs_mut().find(|one| one.name() == &**program);
             let put = put.ok_or_else(|| file.refused(format!("{program} was not loaded")))?;
             let number = put.as_fd().as_raw_fd().to_ne_bytes();

@@ -11,6 +11,7 @@ mod maps;
 mod proof;
 pub(super) mod shown;
 mod shown_maps;
+mod work;
 
 use std::{
     cell::RefCell,
@@ -24,20 +25,18 @@ use bpfcost_bpf::{
     timing::Loop,
 };
 
-use self::epoch::ProgramEpoch;
+use self::{
+    epoch::ProgramEpoch,
+    work::{OLD, Part, Work},
+};
 use crate::{
     builtin::ladder,
     experiment::{
-        Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Subject,
+        Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
         missing,
     },
-    program::{Input, MIX, OwnPrograms},
+    program::OwnPrograms,
 };
-
-/// What stands behind names of cases of the object that is compared with.
-const OLD: &str = "old";
-/// The floor of the loop alone, before the name of a type.
-const EMPTY: &str = "floor/none";
 
 /// The experiment.
 #[derive(Debug)]
@@ -49,29 +48,6 @@ pub struct Programs {
     in_windows: BTreeSet<String>,
     /// Why a program can't be run here, by its object and its name; asked once.
     refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
-}
-
-/// What a case runs.
-#[derive(Clone, Debug)]
-struct Work {
-    case: Case,
-    /// The place of its object.
-    object: usize,
-    program: String,
-    /// The places of its packets: those of several take turns.
-    inputs: Vec<usize>,
-    part: Part,
-}
-
-/// Which part of a measurement a case is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// The program.
-    Program,
-    /// What undoes it, around a program that does nothing.
-    Floor,
-    /// The loop alone.
-    Empty,
 }
 
 impl Programs {
@@ -100,198 +76,6 @@ impl Programs {
             in_windows,
             refusals: RefCell::default(),
         })
-    }
-
-    fn works(&self) -> Vec<Work> {
-        let mut works = Vec::new();
-        for part in [Part::Program, Part::Floor] {
-            for program in &self.subject.programs {
-                for object in 0..self.subject.objects.len() {
-                    for input in self.inputs(program) {
-                        works.push(self.work(part, object, program, &[input]));
-                    }
-                    if let Ok(inputs) = self.mixed(program)
-                        && self.subject.mix
-                    {
-                        works.push(self.work(part, object, program, &inputs));
-                    }
-                }
-            }
-        }
-        let mut kinds = Vec::new();
-        for (program, (kind, _)) in &self.kinds {
-            if self.in_windows.contains(program) {
-                // As long as its windows on each packet are.
-                let empty = |input| self.work(Part::Empty, 0, program, &[input]);
-                works.extend(self.inputs(program).map(empty));
-            } else if !kinds.contains(kind) {
-                kinds.push(*kind);
-                let first = self.inputs(program).next();
-                works.extend(first.map(|input| self.work(Part::Empty, 0, program, &[input])));
-            }
-        }
-        works
-    }
-
-    /// The places of the inputs that a program takes.
-    fn inputs(&self, program: &str) -> impl Iterator<Item = usize> {
-        let kind = self.kinds[program].0;
-        let inputs = self.subject.inputs.iter().enumerate();
-        inputs.filter_map(move |(place, input)| input.misfit(kind).is_none().then_some(place))
-    }
-
-    /// How a program is run in a loop.
-    fn form(&self, program: &str) -> LoopForm {
-        if self.in_windows.contains(program) {
-            LoopForm::Windows
-        } else {
-            LoopForm::Spliced
-        }
-    }
-
-    /// The places of the inputs that can take turns for a program, or why they can't.
-    fn mixed(&self, program: &str) -> Result<Vec<usize>, String> {
-        let kind = self.kinds[program].0;
-        if !matches!(kind, ProgramKind::Xdp | ProgramKind::Tc) {
-            return Err(format!(
-                "what {} programs are run on can't be changed between two runs: only packets of XDP and tc programs \
-                 can take turns",
-                kind.word()
-            ));
-        }
-        if self.form(program) == LoopForm::Windows {
-            return Err(format!(
-                "{program} makes tail calls, or has a deep stack: it runs in windows, which all begin with one packet"
-            ));
-        }
-        let places: Vec<usize> = self.inputs(program).collect();
-        let inputs = places.iter().map(|&place| &self.subject.inputs[place]);
-        let mut protocols: Vec<_> = inputs.map(Input::protocol).collect();
-        protocols.dedup();
-        if places.len() < 2 {
-            return Err(
-                "one packet has none to take turns with\n  Name more with --input".to_owned(),
-            );
-        }
-        // Programs can't set it, nor can drivers.
-        if kind == ProgramKind::Tc && protocols.len() > 1 {
-            return Err(
-                "an skb keeps the protocol of the first packet: those of tc programs must all have the same one"
-                    .to_owned(),
-            );
-        }
-        Ok(places)
-    }
-
-    /// Why no program has packets that can take turns, if they should.
-    pub fn unmixed(&self) -> Option<String> {
-        let mut programs = self.subject.programs.iter();
-        let mixed = |program: &String| self.mixed(program).is_ok();
-        if !self.subject.mix || programs.clone().any(mixed) {
-            return None;
-        }
-        programs.find_map(|program| self.mixed(program).err())
-    }
-
-    /// Why a program has no input that it takes, or an input no program.
-    pub fn misfit(&self) -> Option<String> {
-        let inputs = &self.subject.inputs;
-        let kinds = self.kinds.values().map(|(kind, _)| *kind);
-        let idle = |input: &&Input| kinds.clone().all(|kind| input.misfit(kind).is_some());
-        let without = |(program, _): &(&String, &(ProgramKind, String))| {
-            self.inputs(program).next().is_none()
-        };
-        let input = inputs.iter().find(idle);
-        let kind = self.kinds.iter().find(without).map(|(_, (kind, _))| *kind);
-        match (input, kind.or_else(|| kinds.clone().next())) {
-            (Some(input), Some(kind)) => input.misfit(kind),
-            (None, Some(kind)) if self.kinds.iter().any(|one| without(&one)) => {
-                inputs.first().and_then(|input| input.misfit(kind))
-            }
-            _ => None,
-        }
-    }
-
-    fn work(&self, part: Part, object: usize, program: &str, inputs: &[usize]) -> Work {
-        let (kind, section) = &self.kinds[program];
-        let (packet, packet_about) = match inputs {
-            [alone] => {
-                let packet = &self.subject.inputs[*alone];
-                (packet.name.as_str(), packet.about.clone())
-            }
-            several => (MIX, format!("{} packets in turn", several.len())),
-        };
-        let version = if object == 0 { "new" } else { OLD };
-        let form = self.form(program);
-        let given = self.subject.given(inputs, form);
-        let mut name = format!("{program}/{packet}");
-        if object > 0 {
-            name = format!("{name}/{OLD}");
-        }
-        let of_case = |name: &str| format!("floor/{name}");
-        let empty = match form {
-            LoopForm::Spliced => format!("{EMPTY}/{}", kind.word()),
-            LoopForm::Windows => format!("{EMPTY}/{program}/{packet}"),
-        };
-        let (name, role, floor, about) = match part {
-            Part::Program => (
-                name.clone(),
-                Role::Case,
-                Some(of_case(&name)),
-                format!("{program} ({section}) on {packet_about}"),
-            ),
-            Part::Floor => (
-                of_case(&name),
-                Role::Floor,
-                Some(empty),
-                format!("what undoes a run of {name}, and a program that returns the same"),
-            ),
-            Part::Empty => (
-                empty,
-                Role::Floor,
-                None,
-                match form {
-                    LoopForm::Spliced => "the loop, and a program that does nothing".to_owned(),
-                    LoopForm::Windows => {
-                        format!("windows of {program}, and a program that does nothing")
-                    }
-                },
-            ),
-        };
-        let factors = [
-            ("program", program),
-            ("packet", packet),
-            ("version", version),
-            // The loop alone is given nothing.
-            ("given", if part == Part::Empty { "" } else { &given }),
-        ];
-        let factors = factors.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let case = Case {
-            name,
-            group: match part {
-                Part::Empty => "loop",
-                _ => program,
-            }
-            .to_owned(),
-            factors: factors.into(),
-            about,
-            role,
-            floor,
-            ..Case::default()
-        };
-        Work {
-            case,
-            object,
-            program: program.to_owned(),
-            inputs: inputs.to_vec(),
-            part,
-        }
-    }
-
-    fn named(&self, case: &Case) -> Result<Work> {
-        let mut works = self.works().into_iter();
-        let work = works.find(|work| work.case.name == case.name);
-        work.with_context(|| format!("there is no case {}", case.name))
     }
 
     /// Loads the program of a work, and has its maps filled.
@@ -466,6 +250,10 @@ mod tests {
     use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
+    use crate::{
+        experiment::Role,
+        program::{Input, MIX},
+    };
 
     fn programs(objects: usize) -> Programs {
         let input = |name: &str| Input {

@@ -28,7 +28,7 @@ use crate::{
     experiment::{Experiment, Role},
     measure::{Plan, Stop},
     probe,
-    record::{self, BudgetVerdict, Journal, Record, Status, VerdictRecord},
+    record::{self, BudgetVerdict, CaseRecord, Journal, Record, Status, VerdictRecord},
     report::{
         self,
         matrix::{self, Matrix, ReportPart},
@@ -234,6 +234,11 @@ pub(super) fn finish(
     {
         exit = exit.max(Exit::Gate);
     }
+    for case in records.iter().flat_map(unjudged) {
+        let reason = case.reason.as_deref().unwrap_or("it can't run here");
+        note!("{} is not judged by the budget: {reason}", case.name);
+        exit = exit.max(Exit::Lacking);
+    }
     if records.iter().any(lacking) {
         exit = exit.max(Exit::Lacking);
     }
@@ -255,6 +260,15 @@ fn is_over_budget(record: &Record) -> bool {
     let mut compared = record.comparisons.iter();
     compared
         .any(|one| one.budget == Some(BudgetVerdict::Over) && one.verdict == VerdictRecord::Slower)
+}
+
+/// The cases that a budget says nothing of, as they could not run.
+fn unjudged(record: &Record) -> impl Iterator<Item = &CaseRecord> {
+    let cases = record.cases.iter();
+    cases.filter(|case| {
+        let is_case = case.role == Role::Case && case.status == Status::Unsupported;
+        record.asked.budget.is_some() && is_case
+    })
 }
 
 /// Reports whether anything is left of the probes.

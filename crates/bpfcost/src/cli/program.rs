@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Compare with the same programs of this object, measured in the same run
     #[arg(long, value_name = "OLD.bpf.o")]
     against: Option<PathBuf>,
-    /// With --against: fail if a program costs more by over this share, beyond noise
+    /// With --against: fail if a program costs over this much more, beyond noise
     ///
     /// The exit code is then 1. On exact targets 0% finds one instruction more.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share_or_none, allow_hyphen_values = true)]
@@ -76,14 +76,15 @@ pub(super) struct Args {
     /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
     #[arg(long = "map", value_name = "NAME=FILE")]
     maps: Vec<String>,
-    /// Put a program of the object into a map of programs, for tail calls: MAP[SLOT]=PROGRAM [repeatable]
+    /// Put a program of the object into a program array, for tail calls: MAP[SLOT]=PROGRAM [repeatable]
     ///
     /// Programs that the object's source puts there need no option.
     #[arg(long, value_name = "SLOT", hide_short_help = true)]
     also: Vec<String>,
     /// Fill maps with a loader of your own: a command, which finds them pinned in the folder $BPFCOST_MAPS
     ///
-    /// It is run after each load, before the program is; it must end by itself. No shell is between: sh -c '…' if it needs one.
+    /// It is run after each load, before the program is; it must end by itself. It is started without a shell; use sh -c '…'
+    /// if it needs one.
     #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     setup: Option<String>,
     /// Check what each run does: MAP[KEY]=+N, or a recorded FILE [repeatable]
@@ -152,7 +153,7 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
     let object = ObjectFile::read(&args.object)?;
     let old = args.against.as_deref().map(ObjectFile::read).transpose()?;
     let programs = if args.programs.is_empty() {
-        in_both(loopable(&object)?, old.as_ref())?
+        in_both(&object, loopable(&object)?, old.as_ref())?
     } else {
         measurement::once(&args.programs)?;
         args.programs.clone()
@@ -163,9 +164,9 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
     } else {
         inputs(&args.inputs)?
     };
-    if args.mix && inputs.iter().any(|input| input.name == MIX) {
+    if inputs.iter().any(|input| input.name == MIX) {
         return Err(usage(format!(
-            "--mix: the case of all packets is called {MIX}, and so is a packet\n  Rename its file"
+            "a packet is called {MIX}, which is the name of all packets in turn (--mix)\n  Rename its file"
         )));
     }
     let setup = args.setup.as_deref();
@@ -197,14 +198,27 @@ fn loader(line: &str, targets: &[String]) -> Result<LoaderCommand> {
     })
 }
 
-/// The programs that the old object has too; says which it has not.
-fn in_both(programs: Vec<String>, old: Option<&ObjectFile>) -> Result<Vec<String>> {
+/// The programs that the old object has too; says which one of them has not.
+fn in_both(
+    object: &ObjectFile,
+    programs: Vec<String>,
+    old: Option<&ObjectFile>,
+) -> Result<Vec<String>> {
     let Some(old) = old else {
         return Ok(programs);
     };
-    let all = old.programs()?;
-    let is_old = |name: &String| all.iter().any(|one| one.name == *name);
-    let (both, new): (Vec<String>, Vec<String>) = programs.into_iter().partition(is_old);
+    let names = |object: &ObjectFile| -> Result<Vec<String>> {
+        let programs = object.programs()?.into_iter();
+        Ok(programs.map(|program| program.name).collect())
+    };
+    let (before, now) = (names(old)?, names(object)?);
+    let gone: Vec<String> = before
+        .iter()
+        .filter(|name| !now.contains(name))
+        .cloned()
+        .collect();
+    let (both, new): (Vec<String>, Vec<String>) =
+        programs.into_iter().partition(|name| before.contains(name));
     if both.is_empty() {
         return Err(usage(format!(
             "{} has none of these programs: {}",
@@ -212,12 +226,14 @@ fn in_both(programs: Vec<String>, old: Option<&ObjectFile>) -> Result<Vec<String
             new.join(", ")
         )));
     }
-    if !new.is_empty() {
-        note!(
-            "not measured, as {} has no such program: {}",
-            old.path().display(),
-            new.join(", ")
-        );
+    for (names, lacks) in [(new, old), (gone, object)] {
+        if !names.is_empty() {
+            note!(
+                "not measured, as {} has no such program: {}",
+                lacks.path().display(),
+                names.join(", ")
+            );
+        }
     }
     Ok(both)
 }

@@ -94,8 +94,9 @@ fn parsed(text: &[u8]) -> Result<Vec<Expectation>, String> {
         schema: u32,
     }
     let advice = "\n  Write one with: bpfcost program FILE.bpf.o --record-expected FILE";
-    let version: Version = serde_json::from_slice(text)
-        .map_err(|error| format!("it is no file of expectations: {error}{advice}"))?;
+    let version: Version = serde_json::from_slice(text).map_err(|error| {
+        format!("this is not a file that --record-expected wrote: {error}{advice}")
+    })?;
     if version.schema != SCHEMA {
         return Err(format!(
             "it has schema {}, and this version of bpfcost reads {SCHEMA}{advice}",
@@ -104,6 +105,9 @@ fn parsed(text: &[u8]) -> Result<Vec<Expectation>, String> {
     }
     let file: ExpectedFile =
         serde_json::from_slice(text).map_err(|error| format!("it is damaged: {error}{advice}"))?;
+    if file.expected.is_empty() {
+        return Err(format!("it expects nothing{advice}"));
+    }
     Ok(file.expected)
 }
 
@@ -259,7 +263,8 @@ mod tests {
         let known = parsed(right.as_bytes()).expect("it is right");
         assert_eq!(known[0].behaviour.packet, [0]);
         for (text, says) in [
-            ("x", "no file of expectations"),
+            ("x", "not a file that --record-expected wrote"),
+            (r#"{"schema": 1, "expected": []}"#, "it expects nothing"),
             ("{}", "missing field `schema`"),
             (
                 &right.replace(": 1, \"exp", ": 2, \"exp"),

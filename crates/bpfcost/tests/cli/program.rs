@@ -102,6 +102,26 @@ fn a_program_of_debian_is_measured_as_it_is() {
     assert!(page.contains("Verification and memory"), "{page}");
 }
 
+/// A change that no kernel takes must not pass a gate.
+#[test]
+fn a_budget_is_not_kept_by_a_program_that_is_rejected() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, "old", SOURCE);
+    let rejected = "return *(volatile int *)((char *)context + 200)";
+    compile(&tool, "new", &SOURCE.replace("runs++; return 2", rejected));
+    let said = tool.says(
+        "program new.bpf.o --against old.bpf.o --program counts --budget 0% --quick --seed 7",
+    );
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let judged = said
+        .err
+        .contains("counts/udp is not judged by the budget: ");
+    assert!(judged, "{said:?}");
+}
+
 #[test]
 fn two_builds_are_compared_in_one_run() {
     if !require::host() {
@@ -454,7 +474,11 @@ fn changes_of_maps_can_be_expected() {
         ("--expect none.json", &["none.json", "No such file"]),
         (
             "--expect x.c",
-            &["x.c", "no file of expectations", "--record-expected"],
+            &[
+                "x.c",
+                "not a file that --record-expected wrote",
+                "--record-expected",
+            ],
         ),
         (
             "--record-expected none/e.json",

@@ -59,7 +59,7 @@ pub(super) fn warnings(program: &str, changes: &MapChanges) -> Vec<(String, Stri
             ),
         };
         let text = format!(
-            "runs of {program} {does}. The cost is that of such runs. If others were meant, fill the map (--map \
+            "runs of {program} {does}. The cost is that of such runs. To measure another state, fill the map (--map \
              {table}=FILE), or give it room (--map {table}:max_entries=N)"
         );
         (table.clone(), text)

@@ -66,7 +66,7 @@ pub(super) fn recordable(file: &Path, targets: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes what the programs of a run did.
+/// Writes what the programs of a run did, if all have a result.
 pub(super) fn record(file: &Path, subject: &OwnPrograms, records: &[Record]) -> Result<()> {
     let (mut expected, mut missing) = (Vec::new(), Vec::new());
     for case in records.iter().flat_map(|record| &record.cases) {
@@ -83,19 +83,20 @@ pub(super) fn record(file: &Path, subject: &OwnPrograms, records: &[Record]) -> 
             None => missing.push(case.name.as_str()),
         }
     }
+    if !missing.is_empty() || expected.is_empty() {
+        note!(
+            "{} is not written, as not every case has a result: {}\n  Run it again, for those that have one: --case GLOB",
+            file.display(),
+            missing.join(", ")
+        );
+        return Ok(());
+    }
     fs::write(file, expected_file(expected)).map_err(|error| {
         usage(format!(
             "cannot write {}: {error}\n  Name another file with --record-expected",
             file.display()
         ))
     })?;
-    if !missing.is_empty() {
-        note!(
-            "not in {}, as they have no result: {}",
-            file.display(),
-            missing.join(", ")
-        );
-    }
     Ok(())
 }
 
