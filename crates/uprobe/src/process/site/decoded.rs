@@ -11,6 +11,10 @@ use iced_x86::{
 
 /// Where in Go's description of a goroutine the limit of its stack is.
 const GO_STACK_LIMIT: u64 = 0x10;
+/// The register with the address of that description.
+const GOROUTINE: Register = Register::R14;
+/// Those with what Go compares with the limit: the stack pointer, or, where a frame is large, how low it will be.
+const GO_STACK: [Register; 3] = [Register::RSP, Register::R12, Register::R13];
 
 /// A function, decoded.
 pub(super) struct Decoded<'a> {
@@ -187,7 +191,9 @@ impl<'a> Decoded<'a> {
         // fails, the function goes on behind its end, with no room.
         let tested = self.instructions.windows(2).find(|pair| {
             let limit = pair[0].mnemonic() == Mnemonic::Cmp
+                && GO_STACK.contains(&pair[0].op0_register())
                 && pair[0].op1_kind() == OpKind::Memory
+                && pair[0].memory_base() == GOROUTINE
                 && pair[0].memory_displacement64() == GO_STACK_LIMIT;
             limit && pair[1].mnemonic() == Mnemonic::Jbe
         });

@@ -226,3 +226,25 @@ fn amid_go_functions_there_has_to_be_room_and_one_instruction() {
     // A RET of Go needs no room; r12 and the flags are dead there.
     assert!(!Site::at(&go, 0x10).unwrap().is_amid());
 }
+
+#[test]
+fn other_comparisons_than_that_of_gos_stack_are_no_test_of_it() {
+    // The comparison; jbe to +0x0e; call 0x2000; mov al, [rax]; ret; jmp to the start
+    let place = |comparison: [u8; 4]| {
+        let rest = [0x76, 0x08, 0xe8, 0xf5, 0x0f, 0, 0, 0x8a, 0x00, 0xc3, 0xeb, 0xf0];
+        let mut go = function(&[&comparison[..], &rest].concat());
+        go.is_go = true;
+        Site::at(&go, 6)
+    };
+    // cmp rsp, r12 and r13 with [r14 + 16]
+    for comparison in [[0x49, 0x3b, 0x66, 0x10], [0x4d, 0x3b, 0x66, 0x10], [0x4d, 0x3b, 0x6e, 0x10]] {
+        assert_eq!(place(comparison).unwrap().address, 0x1006);
+    }
+    // cmp rcx, [rsi + 16]; cmp rcx, [r14 + 16]; cmp rsp, [rsi + 16]
+    for comparison in [[0x48, 0x3b, 0x4e, 0x10], [0x49, 0x3b, 0x4e, 0x10], [0x48, 0x3b, 0x66, 0x10]] {
+        assert_eq!(
+            reason(place(comparison)),
+            "this place of a Go function has no room on the stack that is certain"
+        );
+    }
+}
