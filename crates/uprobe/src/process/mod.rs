@@ -32,8 +32,9 @@
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
 //!   may before a RET.
-//! - In between, Go functions are probed at instructions of 5 bytes and more, behind the test of the stack's limit.
-//!   Functions that set the direction flag are not probed in between.
+//! - In between, Go functions are probed at instructions of 5 bytes and more, behind the test of the stack's limit, that
+//!   can't fault: Go recovers from a fault only in its own code. Functions
+//!   that set the direction flag are not probed in between.
 //! - The instructions before a probed one are not moved with it, unless that is a RET: where a branch leads into the
 //!   4 bytes behind its first, it has no probe. Nor has it where a jump table might lead there.
 //! - Jumps into a function from outside of it are found where they have a distance of 4 bytes; the landing pads of

@@ -210,6 +210,10 @@ impl<'a> Decoded<'a> {
                  behind a shorter one",
             );
         }
+        // Go recovers from a pointer to nothing only where its own code used it.
+        if may_fault(probed) {
+            return Err("in a Go function, an instruction that may fault has to stay where it is");
+        }
         Ok(())
     }
 
@@ -281,6 +285,18 @@ fn target(instruction: &Instruction) -> Option<u64> {
         }
         _ => None,
     }
+}
+
+/// Whether an instruction of a Go function may use an address where nothing is: none on the stack, beside the code or in
+/// the goroutine's description.
+fn may_fault(instruction: &Instruction) -> bool {
+    let has_address = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+    let is_unused = matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);
+    let is_there = matches!(
+        instruction.memory_base(),
+        Register::RSP | Register::RIP | GOROUTINE
+    );
+    has_address && !is_unused && !is_there
 }
 
 /// Whether execution never goes on behind an instruction.

@@ -231,20 +231,69 @@ fn amid_go_functions_there_has_to_be_room_and_one_instruction() {
 fn other_comparisons_than_that_of_gos_stack_are_no_test_of_it() {
     // The comparison; jbe to +0x0e; call 0x2000; mov al, [rax]; ret; jmp to the start
     let place = |comparison: [u8; 4]| {
-        let rest = [0x76, 0x08, 0xe8, 0xf5, 0x0f, 0, 0, 0x8a, 0x00, 0xc3, 0xeb, 0xf0];
+        let rest = [
+            0x76, 0x08, 0xe8, 0xf5, 0x0f, 0, 0, 0x8a, 0x00, 0xc3, 0xeb, 0xf0,
+        ];
         let mut go = function(&[&comparison[..], &rest].concat());
         go.is_go = true;
         Site::at(&go, 6)
     };
     // cmp rsp, r12 and r13 with [r14 + 16]
-    for comparison in [[0x49, 0x3b, 0x66, 0x10], [0x4d, 0x3b, 0x66, 0x10], [0x4d, 0x3b, 0x6e, 0x10]] {
+    for comparison in [
+        [0x49, 0x3b, 0x66, 0x10],
+        [0x4d, 0x3b, 0x66, 0x10],
+        [0x4d, 0x3b, 0x6e, 0x10],
+    ] {
         assert_eq!(place(comparison).unwrap().address, 0x1006);
     }
     // cmp rcx, [rsi + 16]; cmp rcx, [r14 + 16]; cmp rsp, [rsi + 16]
-    for comparison in [[0x48, 0x3b, 0x4e, 0x10], [0x49, 0x3b, 0x4e, 0x10], [0x48, 0x3b, 0x66, 0x10]] {
+    for comparison in [
+        [0x48, 0x3b, 0x4e, 0x10],
+        [0x49, 0x3b, 0x4e, 0x10],
+        [0x48, 0x3b, 0x66, 0x10],
+    ] {
         assert_eq!(
             reason(place(comparison)),
             "this place of a Go function has no room on the stack that is certain"
+        );
+    }
+}
+
+#[test]
+fn what_may_fault_stays_in_go_functions() {
+    let place = |instruction: &[u8]| {
+        // cmp rsp, [r14 + 16]; jbe behind the RET; the instruction; ret; jmp to the start
+        let over = instruction.len() as u8 + 1;
+        let test = [0x49, 0x3b, 0x66, 0x10, 0x76, over];
+        let end = [0xc3, 0xeb, 0u8.wrapping_sub(over + 8)];
+        let mut go = function(&[&test, instruction, &end].concat());
+        go.is_go = true;
+        Site::at(&go, 6)
+    };
+    let stay: [&[u8]; 3] = [
+        &[0x48, 0x8b, 0x83, 0, 1, 0, 0],       // mov rax, [rbx + 0x100]
+        &[0xff, 0x93, 0, 1, 0, 0],             // call [rbx + 0x100]
+        &[0x48, 0x8b, 0x04, 0xc5, 0, 0, 1, 0], // mov rax, [rax * 8 + 0x10000]
+    ];
+    for instruction in stay {
+        assert_eq!(
+            reason(place(instruction)),
+            "in a Go function, an instruction that may fault has to stay where it is"
+        );
+    }
+    let moved: [&[u8]; 6] = [
+        &[0x48, 0x8b, 0x44, 0x24, 8],    // mov rax, [rsp + 8]
+        &[0x48, 0x8b, 0x05, 0, 1, 0, 0], // mov rax, [rip + 0x100]
+        &[0x49, 0x8b, 0x86, 0, 1, 0, 0], // mov rax, [r14 + 0x100]
+        &[0x48, 0x8d, 0x83, 0, 1, 0, 0], // lea rax, [rbx + 0x100]
+        &[0x0f, 0x1f, 0x44, 0, 0],       // nop [rax + rax]
+        &[0xb8, 1, 0, 0, 0],             // mov eax, 1
+    ];
+    for instruction in moved {
+        assert_eq!(
+            place(instruction).unwrap().address,
+            0x1006,
+            "{instruction:x?}"
         );
     }
 }
