@@ -96,8 +96,11 @@ fn count(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             let mut starts = Starts::of(&[Path::new(what)], Starters::All)?;
             loop {
                 for started in starts.wait(PAUSE)? {
-                    // It is stopped until `started` is dropped.
-                    count.attach(started.pid())?;
+                    // It is stopped until `started` is dropped. One that can't be probed is no reason to leave the others.
+                    let pid = started.pid();
+                    if let Err(error) = count.attach(pid) {
+                        eprintln!("process {pid} is not counted: {error}");
+                    }
                 }
                 count.print();
                 count.forget_ended()?;
