@@ -118,8 +118,7 @@ impl Pages {
         self.address
     }
 
-    /// Has pages be there that bytes are in: those of an arena may not be, and reading one that can't be had would end the
-    /// process.
+    /// Makes the pages of a byte range present: reading one of an arena that can't be had would end the process.
     pub fn touch(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let start = offset / PAGE_BYTES * PAGE_BYTES;
         let end = (offset + bytes).next_multiple_of(PAGE_BYTES);
