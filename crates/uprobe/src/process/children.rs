@@ -19,7 +19,11 @@ use super::{
     memory::Memory,
     session::Session,
 };
-use std::{fs::File, os::unix::fs::FileExt, os::unix::fs::MetadataExt};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+};
 
 /// The name of the memory in `/proc/PID/maps`.
 const NAME: &[u8] = b"bpfcost-children\0";
@@ -31,6 +35,8 @@ pub(super) struct Children {
     file: File,
     /// By which mappings of it are known.
     pub(super) inode: u64,
+    /// Whether this tool closed it.
+    is_closed: bool,
 }
 
 impl Children {
@@ -58,18 +64,19 @@ impl Children {
         made
     }
 
-    /// That which an earlier tool made.
+    /// That which an earlier tool made. If one closed it that is gone, children get slots again.
     pub(super) fn adopt(pid: i32, all: &[Mapping], at: u64) -> Option<Result<Self>> {
         let mapping = all.iter().find(|mapping| mapping.start == at)?;
-        Some(open_mapped(pid, mapping).and_then(Self::of))
+        let children = open_mapped(pid, mapping).and_then(Self::of);
+        Some(children.and_then(|children| children.reopen().map(|()| children)))
     }
 
     fn of(file: File) -> Result<Self> {
         let metadata = file.metadata();
-        let metadata = metadata.map_err(|error| Error::system("memory of children", error))?;
         Ok(Children {
-            inode: metadata.ino(),
+            inode: metadata.map_err(failed)?.ino(),
             file,
+            is_closed: false,
         })
     }
 
@@ -80,11 +87,30 @@ impl Children {
         read.map_or(0, |()| u64::from_le_bytes(number).min(CHILDREN))
     }
 
-    /// Gives no more children slots: their calls are missed.
-    pub(super) fn close(&self) -> Result<()> {
-        let closed = 1_u64.to_le_bytes();
-        let written = self.file.write_all_at(&closed, CHILDREN_CLOSED);
-        written.map_err(|error| Error::system("memory of children", error))
+    /// Gives no more children slots while this is there: their calls are missed. What says that it is there is a lock on
+    /// the file, which the kernel takes away from a tool that is killed.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.file.lock_shared().map_err(failed)?;
+        self.is_closed = true;
+        self.set_closed(1)
+    }
+
+    /// Gives children slots again, unless another tool has closed it.
+    fn reopen(&self) -> Result<()> {
+        let reopened = match self.file.try_lock() {
+            Ok(()) => self.set_closed(0),
+            Err(TryLockError::WouldBlock) => Ok(()),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        };
+        // Whoever was forked meanwhile has the same lock, which closing the file would leave.
+        self.file.unlock().map_err(failed)?;
+        reopened
+    }
+
+    fn set_closed(&self, is_closed: u64) -> Result<()> {
+        let bytes = is_closed.to_le_bytes();
+        let written = self.file.write_all_at(&bytes, CHILDREN_CLOSED);
+        written.map_err(failed)
     }
 
     /// Bytes of each area of each child. Reading the file makes no pages, as reading a mapping would.
@@ -107,6 +133,19 @@ impl Children {
                 (hits + number(&pair[..8]), missed + number(&pair[8..]))
             })
     }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        if self.is_closed {
+            // After an error, the next tool does it.
+            let _ = self.reopen();
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::system("memory of children", error)
 }
 
 /// The processes that have a mapping of the memory with this inode, but for one of them.

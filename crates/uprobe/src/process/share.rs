@@ -96,9 +96,10 @@ impl Runtime {
         Ok(at)
     }
 
-    /// Has forked children miss calls if the kernel does not copy a mapping for them, as newer ones do with arenas.
+    /// Has forked children miss calls, as long as this is there, if the kernel does not copy a mapping for them, as newer
+    /// ones do with arenas.
     pub fn close_to_children_without(&mut self, at: u64) -> Result<()> {
-        let Some(children) = &self.areas.children else {
+        let Some(children) = &mut self.areas.children else {
             return Ok(());
         };
         if !is_copied(self.pid, at)? {
