@@ -9,7 +9,7 @@ use super::{
     trace::{self, TraceLine},
 };
 use crate::{
-    object::{LoadedObject, LoadedProgram},
+    object::{LoadedMap, LoadedObject, LoadedProgram},
     process::{self, Memory, Program, Runtime, Shared},
     translate::{
         self, ArrayPlace, Backend as _, HelperTable, Instruction, MachineCode, MapLayout, MapPlace,
@@ -423,9 +423,29 @@ impl Target {
         let (fds, files): (Vec<i32>, Vec<Shared<'_>>) = shared.into_iter().unzip();
         let addresses = self.runtime.share(&files);
         let addresses = addresses.map_err(|error| arena::taken(error, object))?;
-        let addresses: HashMap<i32, u64> = fds.into_iter().zip(addresses).collect();
+        let bytes = files.iter().map(Shared::mapped);
+        let mapped: Vec<(u64, u64)> = addresses.into_iter().zip(bytes).collect();
+        let mapped: HashMap<i32, (u64, u64)> = fds.into_iter().zip(mapped).collect();
+        let placed = self.describe(missing, &mapped, rings, tables);
+        if placed.is_err() {
+            // The next attempt maps them again, an arena at the same address.
+            let left = mapped.iter().filter(|(fd, _)| !self.maps.contains_key(fd));
+            let left: Vec<_> = left.map(|(_, &range)| range).collect();
+            let _ = self.runtime.unshare(&left);
+        }
+        placed
+    }
+
+    /// Makes the descriptors of maps whose memory has been mapped, at addresses, with so many bytes.
+    fn describe(
+        &mut self,
+        missing: Vec<(i32, &LoadedMap, &Store)>,
+        mapped: &HashMap<i32, (u64, u64)>,
+        mut rings: HashMap<i32, Ring>,
+        mut tables: HashMap<i32, ProgramTable>,
+    ) -> Result<()> {
         for (fd, map, store) in missing {
-            let at = addresses.get(&fd).copied().unwrap_or_default();
+            let (at, _) = mapped.get(&fd).copied().unwrap_or_default();
             let values = ArrayPlace {
                 values: at,
                 value_size: map.value_size,

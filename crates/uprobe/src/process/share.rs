@@ -49,19 +49,19 @@ pub struct Shared<'a> {
 
 impl Shared<'_> {
     /// The bytes of all mappings.
-    fn mapped(&self) -> u64 {
+    pub fn mapped(&self) -> u64 {
         self.bytes + self.again_from.map_or(0, |start| self.bytes - start)
     }
 }
 
 impl Runtime {
-    /// Maps files into the process. Returns their addresses. One of its threads is stopped for it.
+    /// Maps files into the process: all of them, or none. Returns their addresses. One of its threads is stopped for it.
     pub fn share(&mut self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
         if all.is_empty() {
             return Ok(Vec::new());
         }
         let session = Session::one(&self.tracer)?;
-        let mut sharing = Sharing {
+        let sharing = Sharing {
             session: &session,
             memory: &self.memory,
             pid: self.pid,
@@ -69,15 +69,28 @@ impl Runtime {
         };
         let mut addresses = Vec::new();
         for some in all.chunks(AT_ONCE) {
-            let files = sharing.send(some)?;
-            for (shared, file) in some.iter().zip(files) {
-                let mapped = sharing.map(shared, file);
-                sharing.close(file)?;
-                addresses.push(mapped?);
+            if let Err(error) = sharing.map_all(some, &mut addresses) {
+                for (at, shared) in addresses.into_iter().zip(all) {
+                    // The first error is the one that counts.
+                    let _ = unmap(&session, at, shared.mapped());
+                }
+                return Err(error);
             }
         }
         session.finish()?;
         Ok(addresses)
+    }
+
+    /// Removes mappings, whose addresses and bytes these are, that no code uses yet.
+    pub fn unshare(&mut self, all: &[(u64, u64)]) -> Result<()> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let session = Session::one(&self.tracer)?;
+        for &(at, bytes) in all {
+            unmap(&session, at, bytes)?;
+        }
+        session.finish()
     }
 }
 
@@ -117,8 +130,21 @@ struct Sharing<'a> {
 }
 
 impl Sharing<'_> {
+    /// Maps files, and adds their addresses, up to the first error. None of their descriptors stays open.
+    fn map_all(&self, all: &[Shared<'_>], addresses: &mut Vec<u64>) -> Result<()> {
+        let mut result = Ok(());
+        for (shared, file) in all.iter().zip(self.send(all)?) {
+            if result.is_ok() {
+                result = self.map(shared, file).map(|at| addresses.push(at));
+            }
+            let closed = self.close(file);
+            result = result.and(closed);
+        }
+        result
+    }
+
     /// Gives the process descriptors of these files. Returns their numbers there.
-    fn send(&mut self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
+    fn send(&self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
         let [family, kind] = [
             libc::AF_UNIX as u64,
             (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64,
@@ -132,12 +158,12 @@ impl Sharing<'_> {
             send(&socket, all)?;
             self.receive(theirs, all.len())
         });
-        self.close(ours)?;
-        self.close(theirs)?;
+        let [ours, theirs] = [ours, theirs].map(|socket| self.close(socket));
+        ours.and(theirs)?;
         sent
     }
 
-    fn receive(&mut self, socket: u64, count: usize) -> Result<Vec<u64>> {
+    fn receive(&self, socket: u64, count: usize) -> Result<Vec<u64>> {
         let at = self.scratch;
         let mut header = [0; HEADER_BYTES];
         let room = CONTROL_HEADER + 4 * count as u64;
@@ -158,21 +184,26 @@ impl Sharing<'_> {
         self.session.call("recvmsg", libc::SYS_recvmsg, call)?;
         let got = self.memory.read_vec(at + CONTROL, room as usize)?;
         let bytes = u64::from_le_bytes(got[..8].try_into().expect("8 bytes"));
+        let numbers = got[CONTROL_HEADER as usize..].chunks_exact(4);
+        let number = |four: &[u8]| u64::from(u32::from_le_bytes(four.try_into().expect("4 bytes")));
+        let numbers = numbers.map(number);
         if bytes != room {
             // Limits on open files are seen here, as a message that was cut.
+            let received = bytes.saturating_sub(CONTROL_HEADER) / 4;
+            for file in numbers.take(received as usize) {
+                self.close(file)?;
+            }
             let reason = "it has too many open files".to_owned();
             return Err(Error::Code {
                 what: format!("process {}", self.pid),
                 reason,
             });
         }
-        let numbers = got[CONTROL_HEADER as usize..].chunks_exact(4);
-        let number = |four: &[u8]| u64::from(u32::from_le_bytes(four.try_into().expect("4 bytes")));
-        Ok(numbers.map(number).collect())
+        Ok(numbers.collect())
     }
 
     /// Maps a file, and its end once more behind it.
-    fn map(&mut self, shared: &Shared<'_>, file: u64) -> Result<u64> {
+    fn map(&self, shared: &Shared<'_>, file: u64) -> Result<u64> {
         let access = match shared.is_read_only {
             true => libc::PROT_READ,
             false => libc::PROT_READ | libc::PROT_WRITE,
@@ -201,13 +232,16 @@ impl Sharing<'_> {
                 start,
             ],
         ] {
-            self.session.call("mmap", libc::SYS_mmap, call)?;
+            if let Err(error) = self.session.call("mmap", libc::SYS_mmap, call) {
+                let _ = unmap(self.session, at, shared.mapped());
+                return Err(error);
+            }
         }
         Ok(at)
     }
 
     /// Maps a file at an address where nothing else is.
-    fn map_at(&mut self, at: u64, bytes: u64, access: u64, file: u64) -> Result<u64> {
+    fn map_at(&self, at: u64, bytes: u64, access: u64, file: u64) -> Result<u64> {
         let flags = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
         let call = [at, bytes, access, flags, file, 0];
         match self.session.call("mmap", libc::SYS_mmap, call) {
@@ -230,10 +264,15 @@ impl Sharing<'_> {
         }
     }
 
-    fn close(&mut self, file: u64) -> Result<()> {
+    fn close(&self, file: u64) -> Result<()> {
         let call = [file, 0, 0, 0, 0, 0];
         self.session.call("close", libc::SYS_close, call).map(drop)
     }
+}
+
+fn unmap(session: &Session, at: u64, bytes: u64) -> Result<()> {
+    let call = [at, bytes, 0, 0, 0, 0];
+    session.call("munmap", libc::SYS_munmap, call).map(drop)
 }
 
 /// Sends descriptors, and a byte for them to go with.

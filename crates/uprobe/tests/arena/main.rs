@@ -12,12 +12,16 @@ mod in_kernel;
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject, LoadedProgram},
     probes::{At, Attached, Error, Place, Probes, Result},
-    process::{self, Image, Runtime, Shared},
+    process::{self, Image, Mapping, Runtime, Shared},
 };
 use common::{Binary, Target};
 use in_kernel::InKernel;
 use libbpf_rs::libbpf_sys;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
 
 const CALLS: u64 = 2000;
 /// The variables of the object, in words.
@@ -283,6 +287,34 @@ fn objects_have_arenas_of_their_own() {
     }
 }
 
+fn open_files(process: &Target) -> BTreeSet<OsString> {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", process.pid())).unwrap();
+    all.map(|one| one.unwrap().file_name()).collect()
+}
+
+fn mapped(process: &Target) -> Vec<Mapping> {
+    process::mappings(process.pid()).unwrap()
+}
+
+/// The next attempt says the same, not that the arena's address is taken.
+#[test]
+fn an_arena_does_not_stay_where_another_map_has_no_room() {
+    if !common::require::host() {
+        return;
+    }
+    let process = Binary::compile("serve.c", &[]).start(&["1", "10"]);
+    let mut probes = open("tests/arena/large.bpf.c");
+    let start = probes.map("arena").unwrap().arena().unwrap().start;
+    for attempt in 0..2 {
+        let error = attach(&mut probes, &process, "add", "handle").unwrap_err();
+        assert!(
+            matches!(&error, Error::ThreadMemory { map, .. } if map == "large"),
+            "{attempt}: {error}"
+        );
+        assert!(!mapped(&process).iter().any(|one| one.contains(start)));
+    }
+}
+
 #[test]
 fn an_address_that_is_taken_is_named() {
     let mut process = Binary::compile("serve.c", &[]).start(&["1", "10"]);
@@ -304,6 +336,15 @@ fn an_address_that_is_taken_is_named() {
         matches!(again, process::Error::AddressTaken { .. }),
         "{again}"
     );
+    // Of several, none stays.
+    let elsewhere = Shared { at: None, ..shared };
+    let before = (open_files(&process), mapped(&process));
+    let none = runtime.share(&[elsewhere, shared, elsewhere]).unwrap_err();
+    assert!(
+        matches!(none, process::Error::AddressTaken { .. }),
+        "{none}"
+    );
+    assert_eq!((open_files(&process), mapped(&process)), before);
     let error = attach(&mut probes, &process, "chain", "handle").unwrap_err();
     assert_eq!(
         error.to_string(),
