@@ -429,7 +429,7 @@ impl Target {
         let placed = self.describe(missing, &mapped, rings, tables);
         if placed.is_err() {
             // The next attempt maps them again, an arena at the same address.
-            let left = mapped.iter().filter(|(fd, _)| !self.maps.contains_key(fd));
+            let left = mapped.iter().filter(|(fd, _)| !self.maps.contains_key(*fd));
             let left: Vec<_> = left.map(|(_, &range)| range).collect();
             let _ = self.runtime.unshare(&left);
         }

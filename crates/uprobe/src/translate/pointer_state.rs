@@ -99,12 +99,12 @@ impl Value {
         self.frame != Frame::Own && !matches!(self.offset, Some(0..))
     }
 
-    /// What a read somewhere on a stack gives that holds values of these kinds.
+    /// What a read somewhere on a stack gives that holds values of these kinds. Where the arena's pointers are among them,
+    /// it can't be followed: as a mere number it would be no arena's pointer any more where it meets another one.
     pub(super) fn read(kinds: u8) -> Value {
-        let is_arena = kinds & kind::ARENA != 0;
-        let pointers = match kinds & (kind::POINTERS | kind::UNKNOWN) {
-            pointers if is_arena && pointers != 0 => kind::UNKNOWN,
-            pointers => pointers,
+        let pointers = match kinds & kind::ARENA {
+            0 => kinds & (kind::POINTERS | kind::UNKNOWN),
+            _ => kind::UNKNOWN,
         };
         Value::of(kind::NUMBER | pointers).somewhere()
     }
@@ -198,5 +198,22 @@ impl State {
             .checked_sub(1)
             .filter(|slot| *slot < SLOTS)?;
         Some((slot, depth.is_multiple_of(8)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_an_arenas_pointer_is_never_read_as_a_mere_number() {
+        let read = |kinds| Value::read(kinds).kinds;
+        for others in [0, kind::NUMBER, kind::OTHER, kind::STACK | kind::ZERO] {
+            let kinds = read(kind::ARENA | others);
+            assert_eq!(kinds, kind::NUMBER | kind::UNKNOWN, "{others}");
+        }
+        assert_eq!(read(kind::ZERO), kind::NUMBER);
+        assert_eq!(read(kind::OTHER | kind::ZERO), kind::NUMBER | kind::OTHER);
+        assert_eq!(read(kind::UNKNOWN), kind::NUMBER | kind::UNKNOWN);
     }
 }

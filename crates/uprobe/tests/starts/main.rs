@@ -4,11 +4,12 @@
 mod common;
 #[path = "../common/compile.rs"]
 mod compile;
+mod missed;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
     probes::{At, Place, Probes},
-    process::{Counts, Error, Image, Memory, Runtime, Starters, Starts, fault, mappings},
+    process::{Counts, Error, Image, Memory, Starters, Starts, fault, mappings},
 };
 use common::{Binary, wait_until};
 use std::{
@@ -333,49 +334,6 @@ fn functions_of_children_are_restored() {
     assert_eq!(process.line(), "called");
     for one in attached {
         assert_eq!(probes.detach(one).unwrap().entry.hits, 1);
-    }
-}
-
-/// As an arena does that the kernel does not copy for children.
-fn close_to_children(pid: i32) -> Runtime {
-    let mut runtime = Runtime::open(pid).unwrap();
-    runtime.follow_children().unwrap();
-    // Nothing is mapped there.
-    runtime.close_to_children_without(0).unwrap();
-    runtime
-}
-
-#[test]
-fn children_miss_calls_no_longer_than_a_tool_is_there_that_needs_it() {
-    let binary = Binary::compile("forked.c", &[]);
-    // How many such tools are left when another one comes, and when the process forks.
-    for (left_at_first, left_at_fork) in [(1, 1), (0, 0), (1, 0)] {
-        let mut process = binary.start(&[]);
-        let pid = process.pid();
-        let mut closing = vec![close_to_children(pid), close_to_children(pid)];
-        closing.truncate(left_at_first);
-        let mut probes = open();
-        probes.follow_children();
-        let function = Image::of_program(pid).unwrap().function("work").unwrap();
-        let place = Place {
-            program: "count",
-            function: &function,
-            at: At::Entry,
-            cookie: 0,
-        };
-        let attached = probes.attach(pid, &[place]).unwrap();
-        closing.truncate(left_at_fork);
-        process.send("fork");
-        assert_eq!(process.line(), "forked");
-        process.send("call");
-        assert_eq!(process.line(), "called");
-        let counts = probes.detach(attached).unwrap().entry;
-        let hits = if left_at_fork == 0 { 3 } else { 1 };
-        assert_eq!(
-            (counts.hits, counts.missed),
-            (hits, 3 - hits),
-            "{left_at_first} {left_at_fork}"
-        );
     }
 }
 

@@ -312,6 +312,17 @@ fn programs_whose_pointers_are_unclear_are_refused() {
         load(DOUBLE, 5, 2, -16),
         load(DOUBLE, 0, 5, 0),
     ]);
+    // Read back from somewhere, and on one path another pointer in its place.
+    let mut meet = vec![number];
+    meet.extend(maybe(0));
+    meet.extend(somewhere);
+    meet.extend([
+        store(DOUBLE, 10, -8, 4),
+        load(DOUBLE, 5, 2, -8),
+        jump_imm(JMP, 0x20, 3, 9, 1),
+        mov(5, 1),
+        load(DOUBLE, 0, 5, 0),
+    ]);
     for (mut code, says) in [
         (access, "an access to what may be an arena"),
         (sum, "arithmetic on what may be an arena's pointer"),
@@ -320,6 +331,7 @@ fn programs_whose_pointers_are_unclear_are_refused() {
             "an arena's pointer that is kept where it can't be followed",
         ),
         (fill, "an access by a pointer that can't be followed"),
+        (meet, "an access by a pointer that can't be followed"),
     ] {
         code.push(exit());
         let program = Program {

@@ -266,7 +266,7 @@ fn what_may_fault_stays_in_go_functions() {
         let over = instruction.len() as u8 + 1;
         let test = [0x49, 0x3b, 0x66, 0x10, 0x76, over];
         let end = [0xc3, 0xeb, 0u8.wrapping_sub(over + 8)];
-        let mut go = function(&[&test, instruction, &end].concat());
+        let mut go = function(&[&test[..], instruction, &end].concat());
         go.is_go = true;
         Site::at(&go, 6)
     };
