@@ -72,9 +72,10 @@ fuzz: ## Give each parser damaged input, for a minute each
 	elif ! cargo fuzz --version >/dev/null 2>&1; then \
 		echo "SKIPPED: no cargo-fuzz; cargo install cargo-fuzz --locked"; \
 	else \
-		cp Cargo.lock crates/bpfcost/fuzz/ && cd crates/bpfcost && \
-		for target in $$(cargo +nightly fuzz list); do \
-			mkdir -p fuzz/corpus/$$target; \
+		cp Cargo.lock crates/bpfcost/fuzz/ && cd crates/bpfcost && targets=$$(cargo +nightly fuzz list) || exit 1; \
+		test -n "$$targets" || { echo "There is no target in crates/bpfcost/fuzz/fuzz_targets; see its Cargo.toml" >&2; exit 1; }; \
+		for target in $$targets; do \
+			mkdir -p fuzz/corpus/$$target || exit 1; \
 			cargo +nightly fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 				-max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; \
 		done; \
