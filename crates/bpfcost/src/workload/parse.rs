@@ -140,6 +140,9 @@ impl Definition {
         if self.clients.is_empty() && self.server.as_ref().is_none_or(|one| one.watch.is_none()) {
             return Err(wrong([], "there is no [[client]], so nothing makes load"));
         }
+        if let Some(ready) = self.server.as_ref().and_then(|one| one.ready.as_ref()) {
+            a_time([&"server", &"ready", &"within-s"], ready.within_s)?;
+        }
         let counts = |watch: &RunningServer| !watch.ops.is_empty();
         let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
         if self.operation == SECOND && watched.is_none_or(counts) {
@@ -175,13 +178,8 @@ impl Definition {
         for (index, client) in self.clients.iter().enumerate() {
             let whose = format!("client {}", client.name);
             known_factors([&"client", &index, &"only"], &whose, &client.only, &factors)?;
-            if let Some(seconds) = client.within_s
-                && !(0.0..=MOST_SECONDS).contains(&seconds)
-            {
-                return Err(wrong(
-                    [&"client", &index, &"within-s"],
-                    format!("within-s = {seconds} is not between 0 and {MOST_SECONDS}"),
-                ));
+            if let Some(seconds) = client.within_s {
+                a_time([&"client", &index, &"within-s"], seconds)?;
             }
             for (name, pattern) in &client.metrics {
                 if let Err(error) = Regex::new(pattern) {
@@ -342,6 +340,15 @@ fn line_of(text: &str, problem: &DocumentProblem) -> usize {
     }
     at += text[at..].find(&problem.near).unwrap_or(0);
     text[..at].matches('\n').count() + 1
+}
+
+/// Refuses a `within-s` that nothing can be given.
+fn a_time<const N: usize>(way: [&dyn ToString; N], seconds: f64) -> Result<(), DocumentProblem> {
+    if (0.0..=MOST_SECONDS).contains(&seconds) {
+        return Ok(());
+    }
+    let what = format!("within-s = {seconds} is not between 0 and {MOST_SECONDS}");
+    Err(wrong(way, what))
 }
 
 /// Refuses an `only` that names what is no factor.

@@ -44,9 +44,14 @@ fn times_that_are_no_times_are_refused() {
         assert!(error.ends_with("is not between 1 and 60000"), "{error}");
     }
     for seconds in ["-1.0", "nan", "inf", "1e300"] {
-        let error = refused("output =", &format!("within-s = {seconds}\noutput ="));
-        assert!(error.starts_with("line 15: within-s = "), "{error}");
-        assert!(error.ends_with("is not between 0 and 86400"), "{error}");
+        let of_client = format!("within-s = {seconds}\noutput =");
+        let of_server = format!("ready = {{ tcp = \"1\", within-s = {seconds} }}\n\n[[factor]]");
+        for (from, to, line) in [("output =", of_client, 15), ("\n[[factor]]", of_server, 7)] {
+            let error = refused(from, &to);
+            let begin = format!("line {line}: within-s = ");
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(error.ends_with("is not between 0 and 86400"), "{error}");
+        }
     }
 }
 
