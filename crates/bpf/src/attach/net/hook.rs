@@ -37,17 +37,42 @@ pub(in crate::attach) fn link(
         .map_err(|no| io::Error::from_raw_os_error(no.errno))
 }
 
+/// How many programs are attached to a hook of an interface in the calling thread's namespace, by the interface's own
+/// account.
+pub(in crate::attach) fn programs_at(interface: u32, hook: Hook) -> io::Result<u32> {
+    let flags = match hook {
+        Hook::Egress => return query(interface.cast_signed(), sys::BPF_TCX_EGRESS, 0),
+        Hook::XdpGeneric => sys::XDP_FLAGS_SKB_MODE,
+        Hook::XdpNative => sys::XDP_FLAGS_DRV_MODE,
+    };
+    let mut number = 0;
+    // SAFETY: the number outlives the call.
+    let answer =
+        unsafe { sys::bpf_xdp_query_id(interface.cast_signed(), flags.cast_signed(), &mut number) };
+    match answer {
+        0.. => Ok(u32::from(number != 0)),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
 /// How many programs run for the outgoing packets of a control group, its ancestors' among them.
 pub(super) fn programs_on(group: BorrowedFd<'_>) -> io::Result<u32> {
+    query(
+        group.as_raw_fd(),
+        sys::BPF_CGROUP_INET_EGRESS,
+        sys::BPF_F_QUERY_EFFECTIVE,
+    )
+}
+
+/// How many programs are attached there.
+fn query(target: i32, attach: sys::bpf_attach_type, flags: u32) -> io::Result<u32> {
     let mut options = sys::bpf_prog_query_opts {
         sz: size_of::<sys::bpf_prog_query_opts>() as _,
-        query_flags: sys::BPF_F_QUERY_EFFECTIVE,
+        query_flags: flags,
         ..Default::default()
     };
     // SAFETY: the options outlive the call, and have no room for numbers of programs, and say so.
-    let answer = unsafe {
-        sys::bpf_prog_query_opts(group.as_raw_fd(), sys::BPF_CGROUP_INET_EGRESS, &mut options)
-    };
+    let answer = unsafe { sys::bpf_prog_query_opts(target, attach, &mut options) };
     match answer {
         // SAFETY: a number, in a union whose other members are the same number by older names.
         0.. => Ok(unsafe { options.__bindgen_anon_1.count }),

@@ -80,6 +80,13 @@ impl Interfaces {
     fn indexes(&self) -> std::ops::Range<u32> {
         FIRST..FIRST + self.count
     }
+
+    fn hook(&self) -> Hook {
+        match self.mechanism {
+            Mechanism::Tcx => Hook::Egress,
+            _ => Hook::XdpNative,
+        }
+    }
 }
 
 impl Family for Interfaces {
@@ -89,10 +96,7 @@ impl Family for Interfaces {
 
     fn attach(&self, programs: &SitePrograms, links: &mut Vec<SiteLink>) -> Result<()> {
         let program = programs.program()?;
-        let hook = match self.mechanism {
-            Mechanism::Tcx => Hook::Egress,
-            _ => Hook::XdpNative,
-        };
+        let hook = self.hook();
         self.namespace.within(|| {
             for index in self.indexes() {
                 let link = hook::link(&program, index, hook);
@@ -104,9 +108,16 @@ impl Family for Interfaces {
         })
     }
 
-    /// By the kernel's links.
-    fn shown(&self, programs: &SitePrograms) -> Result<u64> {
-        Ok(super::links(&programs.numbers()?))
+    /// By each interface's own account of what is attached to it.
+    fn shown(&self, _: &SitePrograms) -> Result<u64> {
+        let hook = self.hook();
+        let asked = |action| failed(self.mechanism.name(), action);
+        self.namespace.within(|| {
+            let programs = self.indexes().map(|index| hook::programs_at(index, hook));
+            let programs: io::Result<Vec<u32>> = programs.collect();
+            let programs = programs.map_err(asked("asking an interface what is attached to it"))?;
+            Ok(programs.into_iter().map(u64::from).sum())
+        })
     }
 
     /// Sends a frame through each interface: out of it, or into it from its other end.
