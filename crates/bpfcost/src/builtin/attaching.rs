@@ -1,5 +1,5 @@
-//! `attaching`: what does it cost to switch probes on and off, and whom does it stop meanwhile? People ask before they
-//! trace a production machine; no figures are published.
+//! `attaching`: what does it cost to switch probes on and off, and how long does it stop other threads? People ask before
+//! they trace a production machine; no figures are published.
 //!
 //! A trial loads the program of a mechanism, attaches it to so many sites, and detaches it. Each of the three is timed as a
 //! whole, by the clock of user space; the value is nanoseconds of attaching per site. Beside it: the kernel memory that is
@@ -59,8 +59,8 @@ const LOAD_NS: &str = "load_ns";
 const DETACH_NS: &str = "detach_ns";
 /// Bytes of the kernel's memory, per site.
 const KERNEL_BYTES: &str = "kernel_bytes";
-/// Microseconds by which others are interrupted for longer than without.
-const JOLT_US: &str = "jolt_us";
+/// Microseconds by which another CPU is interrupted for longer than in an idle time.
+const EXTRA_INTERRUPTION_US: &str = "extra_interruption_us";
 
 /// The experiment.
 #[derive(Clone, Debug, Default)]
@@ -161,7 +161,7 @@ impl Experiment for Attaching {
             },
             ..Description::new(
                 "attaching",
-                "switching probes on and off: load, attach, detach, memory, and the stop of others",
+                "switching probes on and off: load, attach, detach, memory, and interruptions of other CPUs",
                 &[
                     ("mechanism", "how programs are attached: see attach"),
                     (

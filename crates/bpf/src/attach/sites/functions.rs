@@ -201,8 +201,8 @@ fn by_type(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::Fentry | Mechanism::FentryMulti)
 }
 
-/// The first of these functions, as many as that, for which the kernel loads a program. Which others it refuses, no list of
-/// it says.
+/// The first of these functions, as many as that, for which the kernel loads a program. No list names the functions that
+/// it refuses.
 fn taken(functions: Vec<Function>, count: usize) -> Result<Vec<Function>> {
     let programs = SitePrograms::load(Mechanism::Fentry, Some(WITNESS))?;
     let mut taken = Vec::with_capacity(count);

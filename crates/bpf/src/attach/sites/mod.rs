@@ -114,7 +114,7 @@ impl Mechanism {
         self.known().needs
     }
 
-    /// Why this kernel has not so many sites, where it has fewer.
+    /// Returns why this kernel has fewer sites, or `None`.
     pub fn lacks(self, count: usize) -> Option<String> {
         let (there, what) = match self {
             Mechanism::Kprobe

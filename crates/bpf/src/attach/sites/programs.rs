@@ -24,7 +24,7 @@ use crate::{
 
 const NOTE_CALLER: &str = "note_caller";
 
-/// Whose runs count.
+/// The thread and function whose runs are counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     /// The thread, in the kernel's numbering.
@@ -99,7 +99,7 @@ impl SitePrograms {
         self.clones.iter().map(AsFd::as_fd)
     }
 
-    /// Says whose runs count.
+    /// Sets the thread and function whose runs are counted.
     pub(super) fn count(&mut self, counted: Counted) -> Result<()> {
         let bss = bss(&mut self.skeleton)?;
         store(&mut bss.caller, counted.caller);

@@ -15,12 +15,12 @@ use crate::{
     mount,
 };
 
-/// A tracepoint by which this thread comes at will.
+/// A tracepoint that this thread can hit at will.
 const WITNESS: &str = "syscalls:sys_enter_getpgid";
 /// Its cookie in `bpf/sites.bpf.c`.
 const WITNESS_COOKIE: u64 = 1;
 
-/// How often it comes by to see that the program runs.
+/// How often it is hit to see that the program runs.
 const CALLS: u64 = 16;
 
 /// Groups of events that are no tracepoints: of ftrace itself, and of probes that people made.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bpfcost_bpf::attach::SiteCounts;
 
-use super::{AttachingCase, DETACH_NS, JOLT_US, KERNEL_BYTES, LOAD_NS, epoch::Step};
+use super::{AttachingCase, DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS, epoch::Step};
 use crate::experiment::{Problem, Trial, differs};
 
 /// All that was seen in a trial.
@@ -116,7 +116,10 @@ impl AttachingProof {
         let stops = self.attach.stop.zip(self.detach.stop);
         if let Some(((attach, detach), idle)) = stops.zip(self.idle.stop) {
             let longer = us(attach.interrupted.max(detach.interrupted));
-            secondary.insert(JOLT_US.to_owned(), longer - us(idle.interrupted));
+            secondary.insert(
+                EXTRA_INTERRUPTION_US.to_owned(),
+                longer - us(idle.interrupted),
+            );
         }
         if let Some(bytes) = self.memory {
             secondary.insert(KERNEL_BYTES.to_owned(), bytes / sites);
@@ -188,7 +191,7 @@ mod tests {
         };
         assert_eq!(of("stop"), [90.0, 80.0, 70.0]);
         assert_eq!(of("interrupt"), [7.0, 9.0, 4.0]);
-        assert_eq!(value(JOLT_US), 5.0);
+        assert_eq!(value(EXTRA_INTERRUPTION_US), 5.0);
         assert_eq!(value(KERNEL_BYTES), 2048.0);
     }
 

@@ -1,6 +1,6 @@
 //! The tables of `attaching`: what switching on and off takes in time and memory, and how long it stops others.
 
-use super::{DETACH_NS, JOLT_US, KERNEL_BYTES, LOAD_NS};
+use super::{DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS};
 use crate::{
     builtin::Extras,
     record::{CaseRecord, CostEstimate, Record},
@@ -21,8 +21,8 @@ pub(in crate::builtin) const OWN: Extras = Extras {
 const COSTS: &str = "Time per site of loading, attaching and detaching all sites of a case. Memory: the kernel's, of the \
     whole machine, while the programs are attached minus before they were loaded; ≤: known to be no more.";
 const STOPS: &str = "A thread reads the clock on another CPU. Interrupted: its longest stop in which no other thread ran \
-    there. Jolt: the longer one of attaching and detaching, minus that of an idle time of the same length. Any stop: \
-    also while other threads ran there, which is mostly the load of the machine.";
+    there. Extra interruption: the longer one of attaching and detaching, minus that of an idle time of the same length. \
+    Any stop: also while other threads ran there, which is mostly the load of the machine.";
 
 fn sections(record: &Record, _: Detail) -> Vec<Section> {
     let cases: Vec<&CaseRecord> = record
@@ -75,7 +75,7 @@ fn costs(cases: &[Case<'_>]) -> Option<Table> {
 
 fn stops(cases: &[Case<'_>]) -> Option<Table> {
     let watched = cases.iter().copied();
-    let watched = watched.filter(|case| case.secondary_value(JOLT_US).is_some());
+    let watched = watched.filter(|case| case.secondary_value(EXTRA_INTERRUPTION_US).is_some());
     let watched: Vec<Case<'_>> = watched.collect();
     let of = |name: &'static str| move |case: &Case<'_>| cell(case.secondary_part(name));
     let columns = vec![
@@ -83,7 +83,7 @@ fn stops(cases: &[Case<'_>]) -> Option<Table> {
         Head::number("interrupted,\nattach, µs").of(of("attach_interrupt_us")),
         Head::number("detach,\nµs").of(of("detach_interrupt_us")),
         Head::number("idle,\nµs").of(of("idle_interrupt_us")),
-        Head::number("jolt,\nµs").of(of(JOLT_US)),
+        Head::number("extra\ninterruption, µs").of(of(EXTRA_INTERRUPTION_US)),
         Head::number("any stop,\nattach, µs").of(of("attach_stop_us")),
         Head::number("detach,\nµs").of(of("detach_stop_us")),
         Head::number("idle,\nµs").of(of("idle_stop_us")),
