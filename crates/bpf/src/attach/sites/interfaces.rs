@@ -3,18 +3,24 @@
 #![allow(unsafe_code)]
 
 use std::{
+    cell::Cell,
+    collections::BTreeSet,
     io,
+    num::NonZeroU32,
     os::fd::{AsRawFd as _, OwnedFd},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with},
+};
 
 use super::{Family, Mechanism, SiteLink, programs::SitePrograms};
 use crate::{
     attach::net::hook::{self, Hook},
-    error::{Result, failed},
+    error::{Result, failed, lacks},
     net::{Namespace, Netlink, VethEnd},
 };
 
@@ -22,28 +28,30 @@ use crate::{
 const FIRST: u32 = 2;
 
 /// How long a frame may be under way. A deferred softirq waits for its thread's turn.
-const ARRIVAL: Duration = Duration::from_millis(500);
+const ARRIVAL: Duration = Duration::from_secs(5);
 
-/// A frame that no protocol takes: for everyone, of the type for experiments within a network (IEEE 802).
-const FRAME: [u8; 60] = {
-    let mut frame = [0; 60];
-    let mut at = 0;
-    while at < 6 {
-        frame[at] = 0xff;
-        at += 1;
-    }
-    frame[6] = 2;
-    frame[12] = 0x88;
-    frame[13] = 0xb5;
-    frame
-};
+/// How often to look whether it has come.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Frames that are under way at once: fewer than a socket and a CPU's queue have room for.
+const AT_ONCE: usize = 64;
+
+/// What frames carry: for experiments within a network (IEEE 802).
+const TYPE: u16 = 0x88b5;
+
+/// A frame.
+type Frame = [u8; 60];
 
 /// Interfaces, two for each veth.
 pub(super) struct Interfaces {
     mechanism: Mechanism,
     count: u32,
     /// For whole frames, made in the namespace.
-    socket: OwnedFd,
+    sender: OwnedFd,
+    /// For those that come in at any interface and that no program drops.
+    receiver: OwnedFd,
+    /// How often frames were sent through all: those of an earlier time, if they come late, do not count.
+    round: Cell<u32>,
     namespace: Namespace,
 }
 
@@ -53,7 +61,7 @@ impl Interfaces {
         let count = count as u32;
         let namespace = Namespace::make()?;
         let step = |action| failed("veth", action);
-        let socket = namespace.within(|| {
+        let [sender, receiver] = namespace.within(|| {
             let netlink = Netlink::open().map_err(step("opening a socket for it"))?;
             for first in (FIRST..FIRST + count).step_by(2) {
                 let names = [first, first + 1].map(|index| format!("site{index}"));
@@ -67,14 +75,70 @@ impl Interfaces {
                     netlink.set_up(end.index).map_err(step("setting it up"))?;
                 }
             }
-            socket().map_err(failed("a socket for frames", "opening it"))
+            let sockets = socket(None).and_then(|sender| Ok([sender, socket(Some(TYPE))?]));
+            sockets.map_err(failed("a socket for frames", "opening it"))
         })?;
-        Ok(Interfaces {
+        let made = Interfaces {
             mechanism,
             count,
-            socket,
+            sender,
+            receiver,
+            round: Cell::new(0),
             namespace,
-        })
+        };
+        made.wait_until_up()?;
+        Ok(made)
+    }
+
+    /// An interface drops frames until the kernel has noted that its other end is up, behind the caller's back.
+    fn wait_until_up(&self) -> Result<()> {
+        let begun = Instant::now();
+        let mut silent: Vec<u32> = self.indexes().collect();
+        while begun.elapsed() < ARRIVAL {
+            let mut came = BTreeSet::new();
+            for some in silent.chunks(AT_ONCE) {
+                self.send(some)?;
+                thread::sleep(POLL);
+                came.extend(self.arrived()?);
+            }
+            silent.retain(|index| !came.contains(index));
+            if silent.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(lacks(
+            "a veth",
+            "frame that came through after it was set up",
+        ))
+    }
+
+    /// Sends a frame through each of these interfaces: out of it, or into it from its other end.
+    fn send(&self, indexes: &[u32]) -> Result<()> {
+        for &index in indexes {
+            let from = match self.mechanism {
+                Mechanism::Tcx => index,
+                _ => other_end(index),
+            };
+            let frame = frame(self.round.get(), index);
+            send(&self.sender, from, &frame).map_err(failed("a frame", "sending it"))?;
+        }
+        Ok(())
+    }
+
+    /// The interfaces whose frames of this round have come in since this was last asked, and no program dropped them.
+    fn arrived(&self) -> Result<Vec<u32>> {
+        let mut arrived = Vec::new();
+        let mut got: Frame = [0; _];
+        loop {
+            match recv(&self.receiver, &mut got[..], RecvFlags::DONTWAIT) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(arrived),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(failed("a frame", "receiving it")(error)),
+            }
+            let (round, index) = told(&got);
+            arrived.extend((round == self.round.get()).then_some(index));
+        }
     }
 
     fn indexes(&self) -> std::ops::Range<u32> {
@@ -120,24 +184,39 @@ impl Family for Interfaces {
         })
     }
 
-    /// Sends a frame through each interface: out of it, or into it from its other end.
+    /// Sends a frame through each interface, and waits until each has come to the program or to the other end. While nothing
+    /// is attached, events are the frames that came through: that no program runs would be no news of one that never came.
     fn fire(&self, programs: &SitePrograms, attached: bool) -> Result<u64> {
-        let before = programs.hits();
-        for index in self.indexes() {
-            // An even one's other end is the next one.
-            let from = match self.mechanism {
-                Mechanism::Tcx => index,
-                _ => index ^ 1,
-            };
-            send(&self.socket, from).map_err(failed("a frame", "sending it"))?;
-        }
-        let events = u64::from(self.count);
-        let begun = Instant::now();
-        while attached && programs.hits() - before < events && begun.elapsed() < ARRIVAL {
-            thread::sleep(Duration::from_millis(1));
+        self.round.set(self.round.get() + 1);
+        let mut events = 0;
+        let indexes: Vec<u32> = self.indexes().collect();
+        for some in indexes.chunks(AT_ONCE) {
+            let before = programs.hits();
+            self.send(some)?;
+            let sent = some.len() as u64;
+            let mut arrived = 0;
+            let begun = Instant::now();
+            loop {
+                arrived += self.arrived()?.len() as u64;
+                let ended = match self.mechanism {
+                    Mechanism::Tcx => arrived,
+                    // This program drops what it sees.
+                    _ => arrived + (programs.hits() - before),
+                };
+                if ended >= sent || begun.elapsed() > ARRIVAL {
+                    break;
+                }
+                thread::sleep(POLL);
+            }
+            events += if attached { sent } else { arrived };
         }
         Ok(events)
     }
+}
+
+/// The interface at the other end of a veth. An even one's is the next one.
+fn other_end(index: u32) -> u32 {
+    index ^ 1
 }
 
 fn mac(index: u32) -> [u8; 6] {
@@ -145,21 +224,43 @@ fn mac(index: u32) -> [u8; 6] {
     [2, 0, a, b, c, d]
 }
 
-/// One that receives nothing.
-fn socket() -> rustix::io::Result<OwnedFd> {
+/// One that receives frames of that type, from all interfaces of the calling thread's namespace; or none.
+fn socket(receives: Option<u16>) -> rustix::io::Result<OwnedFd> {
+    let protocol = receives.map(|kind| u32::from(kind.to_be()));
     socket_with(
         AddressFamily::PACKET,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
-        None,
+        protocol.and_then(NonZeroU32::new).map(Protocol::from_raw),
     )
 }
 
-/// Sends the frame out of an interface.
-fn send(socket: &OwnedFd, interface: u32) -> io::Result<()> {
+/// A frame for everyone that no protocol takes. It says in which round it was sent, and for which interface.
+fn frame(round: u32, index: u32) -> Frame {
+    let mut frame = [0; _];
+    let head: [&[u8]; 5] = [
+        &[0xff; 6],
+        &[2, 0, 0, 0, 0, 0],
+        &TYPE.to_be_bytes(),
+        &round.to_be_bytes(),
+        &index.to_be_bytes(),
+    ];
+    let head = head.concat();
+    frame[..head.len()].copy_from_slice(&head);
+    frame
+}
+
+/// What a frame says: the round, and the interface.
+fn told(frame: &Frame) -> (u32, u32) {
+    let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| frame[at + byte]));
+    (number(14), number(18))
+}
+
+/// Sends a frame out of an interface.
+fn send(socket: &OwnedFd, interface: u32, frame: &Frame) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: 0x88b5u16.to_be(),
+        sll_protocol: TYPE.to_be(),
         sll_ifindex: interface.cast_signed(),
         sll_hatype: 0,
         sll_pkttype: 0,
@@ -170,14 +271,14 @@ fn send(socket: &OwnedFd, interface: u32) -> io::Result<()> {
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
-            FRAME.as_ptr().cast(),
-            FRAME.len(),
+            frame.as_ptr().cast(),
+            frame.len(),
             0,
             (&raw const address).cast(),
             size_of::<libc::sockaddr_ll>() as u32,
         )
     };
-    if sent == FRAME.len() as isize {
+    if sent == frame.len() as isize {
         Ok(())
     } else {
         Err(io::Error::last_os_error())

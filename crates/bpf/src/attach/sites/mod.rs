@@ -155,7 +155,7 @@ trait Family {
     /// How many sites are attached, as the kernel or the code shows it; `programs` are attached nowhere else.
     fn shown(&self, programs: &SitePrograms) -> Result<u64>;
 
-    /// Makes events at sites that the programs count where they are `attached`; returns how many.
+    /// Makes events at sites that the programs count where they are `attached`, and returns how many, once all are over.
     fn fire(&self, programs: &SitePrograms, attached: bool) -> Result<u64>;
 }
 

@@ -66,6 +66,18 @@ impl AttachingProof {
                 "no event was made, so nothing shows that the program runs",
             ),
             (
+                "events before",
+                between.events,
+                before.events,
+                "not every event was made, so nothing shows that the program did not run yet",
+            ),
+            (
+                "events afterwards",
+                between.events,
+                after.events,
+                "not every event was made, so nothing shows that the program runs no more",
+            ),
+            (
                 "runs",
                 between.events,
                 between.hits,
@@ -228,6 +240,8 @@ mod tests {
             one.between.hits = 0;
         };
         assert_eq!(check(none), "events at sites");
+        assert_eq!(check(|one| one.before.events = 0), "events before");
+        assert_eq!(check(|one| one.after.events = 15), "events afterwards");
         assert_eq!(check(|one| one.after.shown = 1), "sites left");
         assert_eq!(check(|one| one.after.links = 1), "links left");
         assert_eq!(check(|one| one.after.hits = 1), "runs afterwards");
