@@ -9,6 +9,10 @@ const FREE_POLL: Duration = Duration::from_millis(2);
 /// Memory that may come and go meanwhile for other reasons, in KiB.
 const FREE_SLACK_KIB: u64 = 1024;
 
+/// How often a count that may still change is read again, and how much later each time.
+const STEADY_READS: usize = 20;
+const STEADY_POLL: Duration = Duration::from_millis(10);
+
 /// Vmalloc memory, which tables are made of, in KiB; `None` where the kernel does not report it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelMemory(Option<u64>);
@@ -47,6 +51,26 @@ pub(super) fn kernel_bytes() -> Option<u64> {
     Some(sum? * 1024)
 }
 
+/// [`kernel_bytes`], once they are the same twice in a row: what was freed before is no longer among them. On a busy machine
+/// they may never be; then what they are after a fifth of a second.
+pub(super) fn steady_kernel_bytes() -> Option<u64> {
+    steady(kernel_bytes, || thread::sleep(STEADY_POLL))
+}
+
+/// What `read` returns twice in a row, or in the end.
+fn steady<T: PartialEq>(read: impl Fn() -> T, pause: impl Fn()) -> T {
+    let mut last = read();
+    for _ in 0..STEADY_READS {
+        pause();
+        let now = read();
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    last
+}
+
 const VMALLOC: &str = "VmallocUsed:";
 
 fn meminfo() -> Option<String> {
@@ -61,6 +85,8 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -69,5 +95,22 @@ mod tests {
         assert_eq!(field(meminfo, VMALLOC), Some(7));
         assert_eq!(field(meminfo, "SUnreclaim:"), Some(12345));
         assert_eq!(field(meminfo, "Percpu:"), None);
+    }
+
+    #[test]
+    fn a_count_is_awaited_until_it_is_steady_but_not_for_ever() {
+        let reads = Cell::new(0);
+        let falling = || {
+            reads.set(reads.get() + 1);
+            [9, 7, 4, 4, 2][reads.get() - 1]
+        };
+        assert_eq!((steady(falling, || ()), reads.get()), (4, 4));
+        let reads = Cell::new(0);
+        let restless = || {
+            reads.set(reads.get() + 1);
+            reads.get()
+        };
+        let most = 1 + STEADY_READS;
+        assert_eq!((steady(restless, || ()), reads.get()), (most, most));
     }
 }

@@ -70,7 +70,7 @@ impl AttachingEpoch {
         let sites = self.sites.get(&one.name());
         let sites = sites.with_context(|| format!("{} was not prepared", one.name()))?;
         let freed = KernelMemory::now();
-        let memory_before = memory::kernel_bytes();
+        let memory_before = memory::steady_kernel_bytes();
         let begun = Instant::now();
         let mut loaded = sites.load().map_err(|error| refused("loaded", &error))?;
         let load_ns = begun.elapsed().as_nanos() as f64;
