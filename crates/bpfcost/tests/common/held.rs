@@ -26,5 +26,23 @@ pub(crate) fn held() -> BTreeSet<String> {
         .chain(loaded_maps().iter().map(|id| format!("map {id}")))
         .chain([format!("in {}", namespace.display())])
         .chain(mounts.lines().map(|line| format!("mount {line}")))
+        .chain(descriptors())
         .collect()
+}
+
+/// Those of this process that hold something of the kernel's: network namespaces, which have no other list, and what belongs
+/// to BPF and perf.
+fn descriptors() -> Vec<String> {
+    let held = |kind: &str| {
+        let anonymous = kind.strip_prefix("anon_inode:");
+        kind.starts_with("net:")
+            || anonymous.is_some_and(|one| ["bpf", "btf", "perf"].iter().any(|of| one.contains(of)))
+    };
+    let all = fs::read_dir("/proc/self/fd").expect("descriptors");
+    // The one that lists them is gone when it is asked about.
+    let all = all.flatten().filter_map(|one| {
+        let kind = fs::read_link(one.path()).ok()?.display().to_string();
+        held(&kind).then(|| format!("descriptor {} {kind}", one.file_name().display()))
+    });
+    all.collect()
 }
