@@ -22,7 +22,10 @@ use super::{
 use std::{
     fs::{File, TryLockError},
     io,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::{FileExt, MetadataExt},
+    },
 };
 
 /// The name of the memory in `/proc/PID/maps`.
@@ -58,7 +61,7 @@ impl Children {
             let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as u64;
             let map = [0, CHILDREN_BYTES, access, flags, file, 0];
             let at = session.call("mmap", libc::SYS_mmap, map)?;
-            Ok((at, Self::of(take(pid, file as i32)?.into())?))
+            Ok((at, Self::of(open_again(&take(pid, file as i32)?)?)?))
         })();
         session.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
         made
@@ -142,6 +145,13 @@ impl Drop for Children {
             let _ = self.reopen();
         }
     }
+}
+
+/// Opens a file once more: what was taken from the process is what its mapping keeps open, with any lock on it.
+fn open_again(file: &OwnedFd) -> Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = File::options().read(true).write(true).open(&path);
+    opened.map_err(|error| Error::system(path, error))
 }
 
 fn failed(error: io::Error) -> Error {
