@@ -610,7 +610,7 @@ fn packets_take_turns_in_one_case() {
     for (line, says) in [
         (
             "--program by_length --mix",
-            &["--mix", "one packet", "--input"][..],
+            &["--mix", "at least two packets", "--input"][..],
         ),
         (
             "--program keeps --input builtin:udp --input builtin:tcp --mix",
