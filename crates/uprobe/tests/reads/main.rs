@@ -295,3 +295,17 @@ fn go_recovers_from_its_faults() {
     assert!(reads.read > 900 && reads.unread > 900, "{reads:?}");
     probed.detach();
 }
+
+/// A probed function whose first instruction faults: Go finds who called it, and recovers.
+#[test]
+fn faults_of_a_probed_go_function_are_recovered_from() {
+    if Command::new("go").arg("version").output().is_err() {
+        return common::require::skip("go is not installed");
+    }
+    let mut process = Binary::compile_by("go", &["build"], "reads.go").start(&[]);
+    let (mut probes, attached) = attach(process.pid(), "on_go", "main.load");
+    process.send("go");
+    assert_eq!(process.line(), "1000");
+    assert_eq!(probes.detach(attached).unwrap().entry.hits, 1000);
+    process.send("");
+}

@@ -14,6 +14,13 @@ func handle(text unsafe.Pointer, value uint64) uint64 {
 	return value + 1
 }
 
+// Has no test of the stack: its first instruction reads.
+//
+//go:noinline
+func load(pointer *int) int {
+	return *pointer
+}
+
 //go:noinline
 func fault(pointer *int) (recovered int) {
 	defer func() {
@@ -21,7 +28,7 @@ func fault(pointer *int) (recovered int) {
 			recovered = 1
 		}
 	}()
-	return *pointer
+	return load(pointer)
 }
 
 func main() {

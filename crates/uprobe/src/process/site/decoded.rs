@@ -168,6 +168,11 @@ impl<'a> Decoded<'a> {
             let length = (ret.next_ip() - start) as usize;
             if length >= JUMP || self.is_padding(ret.next_ip(), JUMP - length) {
                 let taken = self.instructions[first..=index].to_vec();
+                if self.function.is_go && faults_above_frame(&taken) {
+                    return Err(
+                        "an instruction that Go may recover from lies in the 5 bytes that end with its RET",
+                    );
+                }
                 return Ok(self.site(when, taken, index - first));
             }
             if self.is_target(start, ret.next_ip()) {
@@ -297,6 +302,18 @@ fn may_fault(instruction: &Instruction) -> bool {
         Register::RSP | Register::RIP | GOROUTINE
     );
     has_address && !is_unused && !is_there
+}
+
+/// Whether one of the instructions that end with a RET may fault while the stack pointer is not at the return address.
+/// There, Go finds the caller of a fault outside of its code by that address; elsewhere it gives up.
+fn faults_above_frame(instructions: &[Instruction]) -> bool {
+    let Some((_, before)) = instructions.split_last() else {
+        return false;
+    };
+    let moves_stack =
+        |one: &Instruction| one.is_stack_instruction() || one.op0_register() == Register::RSP;
+    let last_move = before.iter().rposition(moves_stack).unwrap_or(0);
+    before[..last_move].iter().any(may_fault)
 }
 
 /// Whether execution never goes on behind an instruction.

@@ -297,3 +297,28 @@ fn what_may_fault_stays_in_go_functions() {
         );
     }
 }
+
+#[test]
+fn what_go_recovers_from_stays_where_the_caller_is_not_on_top() {
+    // mov rax, [rcx + 8]; pop rbp; ret; then more code
+    let framed = [0x48, 0x8b, 0x41, 0x08, 0x5d, 0xc3, 0x90];
+    // mov rax, [rcx + 8]; xor ebx, ebx; ret; then more code
+    let leaf = [0x48, 0x8b, 0x41, 0x08, 0x31, 0xdb, 0xc3, 0x90];
+    // mov rax, [rsp + 8]; pop rbp; ret; then more code
+    let stack = [0x48, 0x8b, 0x44, 0x24, 0x08, 0x5d, 0xc3, 0x90];
+    for (code, is_go, is_refused) in [
+        (&framed[..], true, true),
+        (&framed, false, false),
+        (&leaf, true, false),
+        (&stack, true, false),
+    ] {
+        let mut function = function(code);
+        function.padding.clear();
+        function.is_go = is_go;
+        let returns = Site::returns(&function);
+        assert_eq!(returns.is_err(), is_refused, "{code:x?} {is_go}");
+        if let Err(error) = returns {
+            assert!(error.to_string().contains("Go may recover from"), "{error}");
+        }
+    }
+}
