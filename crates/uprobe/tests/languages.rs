@@ -2,8 +2,8 @@
 
 mod common;
 
-use bpfcost_uprobe::process::{Counts, Image, Inside, Memory, Probe, Runtime, Site};
-use common::{Binary, program};
+use bpfcost_uprobe::process::{Counts, Function, Image, Inside, Memory, Probe, Runtime, Site};
+use common::{Binary, Target, program};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::process::Command;
 
@@ -44,6 +44,31 @@ fn probe_all(binary: &Binary, name: &str, returns: bool) {
         .unwrap();
 }
 
+/// Has busy.go make its calls while programs are inside of a function; how many calls, and what was counted.
+fn run_with(
+    process: &mut Target,
+    runtime: &mut Runtime,
+    function: &Function,
+    inside: &[Inside],
+) -> (u64, Counts) {
+    let probe = Probe {
+        function,
+        entry: None,
+        returns: None,
+        inside,
+    };
+    let attachment = runtime.attach(&[probe]).unwrap();
+    process.send("go");
+    assert_eq!(process.line(), "done");
+    let (calls, wrong) = process.stop();
+    assert_eq!(wrong, 0);
+    let hits = runtime.detach(attachment).unwrap()[0].inside;
+    function
+        .check(&Memory::open(process.pid()).unwrap())
+        .unwrap();
+    (calls, hits)
+}
+
 #[test]
 fn go_with_growing_stacks_and_garbage_collection() {
     if Command::new("go").arg("version").output().is_err() {
@@ -80,23 +105,11 @@ fn rets_of_go_as_plain_uprobes() {
         })
         .collect();
     assert!(!inside.is_empty());
-    let probe = Probe {
-        function: &function,
-        entry: None,
-        returns: None,
-        inside: &inside,
-    };
-    let attachment = runtime.attach(&[probe]).unwrap();
-    process.send("go");
-    assert_eq!(process.line(), "done");
-    let (calls, wrong) = process.stop();
-    let hits = runtime.detach(attachment).unwrap()[0].inside;
-    assert_eq!(wrong, 0);
+    let (calls, hits) = run_with(&mut process, &mut runtime, &function, &inside);
     assert_eq!(hits.hits + hits.missed, calls);
     assert!(hits.hits > calls / 2, "{hits:?}");
     let memory = Memory::open(process.pid()).unwrap();
     assert_eq!(memory.read_u64(seen).unwrap(), 0);
-    function.check(&memory).unwrap();
 }
 
 #[test]
@@ -136,22 +149,9 @@ fn amid_go_functions() {
     assert!(refused > 10, "{refused}");
     // It calls the other once, and itself but the last time: a jump back to its start is none of the two.
     assert_eq!(inside.len(), 2);
-    let probe = Probe {
-        function: &deep,
-        entry: None,
-        returns: None,
-        inside: &inside,
-    };
-    let attachment = runtime.attach(&[probe]).unwrap();
-    process.send("go");
-    assert_eq!(process.line(), "done");
-    let (calls, wrong) = process.stop();
-    let hits = runtime.detach(attachment).unwrap()[0].inside;
-    assert_eq!(wrong, 0);
+    let (calls, hits) = run_with(&mut process, &mut runtime, &deep, &inside);
     assert_eq!(hits.hits + hits.missed, calls + calls * 100 / 101);
     assert!(hits.hits > calls, "{hits:?}");
-    let memory = Memory::open(process.pid()).unwrap();
-    deep.check(&memory).unwrap();
 }
 
 #[test]

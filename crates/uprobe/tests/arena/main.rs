@@ -11,10 +11,10 @@ mod in_kernel;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject, LoadedProgram},
-    probes::{At, Attached, Error, Place, Probes, Result},
-    process::{self, Image, Mapping, Runtime, Shared},
+    probes::{Error, Probes},
+    process::{self, Mapping, Runtime, Shared},
 };
-use common::{Binary, Target};
+use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 use libbpf_rs::libbpf_sys;
 use std::{
@@ -45,18 +45,6 @@ const NODE_WORDS: usize = 4;
 fn open(source: &str) -> Probes {
     let object = compile::bpf(source);
     Probes::new(LoadedObject::from_bytes("arena", &object, &Choice::default()).unwrap()).unwrap()
-}
-
-fn attach(probes: &mut Probes, process: &Target, program: &str, name: &str) -> Result<Attached> {
-    let image = Image::of_program(process.pid()).unwrap();
-    let function = image.function(name).unwrap();
-    let place = Place {
-        program,
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    probes.attach(process.pid(), &[place])
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {
@@ -135,7 +123,7 @@ fn in_kernel(program: &str, binary: &Binary) -> Left {
 fn in_process(program: &str, binary: &Binary) -> Left {
     let mut process = binary.start(&["1", &CALLS.to_string()]);
     let mut probes = open("tests/arena/arena.bpf.c");
-    let attached = attach(&mut probes, &process, program, "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), program, "handle").unwrap();
     assert_eq!(process.go(), CALLS);
     let hits = probes.detach(attached).unwrap();
     assert_eq!((hits.entry.hits, hits.entry.missed), (CALLS, 0));
@@ -178,7 +166,7 @@ fn process_kernel_and_tool_see_the_same_pages() {
     let mut process = Binary::compile("serve.c", &[]).start(&["1", "300"]);
     let mut probes = open("tests/arena/arena.bpf.c");
     run(&probes, "make_page");
-    let attached = attach(&mut probes, &process, "chain", "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "chain", "handle").unwrap();
     assert_eq!(process.go(), 300);
     run(&probes, "sum");
     let variables = seen(&probes);
@@ -220,7 +208,7 @@ fn process_kernel_and_tool_see_the_same_pages() {
 fn threads_count_in_an_arena_under_a_lock() {
     let mut process = Binary::compile("serve.c", &[]).start(&["8", "20000"]);
     let mut probes = open("tests/arena/arena.bpf.c");
-    let attached = attach(&mut probes, &process, "locked", "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "locked", "handle").unwrap();
     let calls = process.go();
     let counts = probes.detach(attached).unwrap().entry;
     assert_eq!(counts.hits + counts.missed, calls);
@@ -241,7 +229,7 @@ fn pages_that_can_not_be_had_are_nothing() {
     let mut process = binary.start(&["1", "100"]);
     let mut probes = open("tests/arena/fault.bpf.c");
     let variables = |probes: &Probes| seen(probes)[2..].to_vec();
-    let attached = attach(&mut probes, &process, "use", "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "use", "handle").unwrap();
     assert_eq!(process.go(), 100);
     assert_eq!(variables(&probes), [0, 0, 100]);
     run(&probes, "make_page");
@@ -279,7 +267,7 @@ fn objects_have_arenas_of_their_own() {
     let starts = [0, 1].map(|index: usize| all[index].map("arena").unwrap().arena().unwrap().start);
     assert_ne!(starts[0], starts[1]);
     for (round, probes) in (1..).zip(&mut all) {
-        let attached = attach(probes, &process, "chain", "handle").unwrap();
+        let attached = attach_at_entry(probes, process.pid(), "chain", "handle").unwrap();
         assert_eq!(process.go(), round * 100);
         probes.detach(attached).unwrap();
         let all = arena(probes, seen(probes)[ALL_AT], ALL_WORDS);
@@ -306,7 +294,7 @@ fn an_arena_does_not_stay_where_another_map_has_no_room() {
     let mut probes = open("tests/arena/large.bpf.c");
     let start = probes.map("arena").unwrap().arena().unwrap().start;
     for attempt in 0..2 {
-        let error = attach(&mut probes, &process, "add", "handle").unwrap_err();
+        let error = attach_at_entry(&mut probes, process.pid(), "add", "handle").unwrap_err();
         assert!(
             matches!(&error, Error::ThreadMemory { map, .. } if map == "large"),
             "{attempt}: {error}"
@@ -345,7 +333,7 @@ fn an_address_that_is_taken_is_named() {
         "{none}"
     );
     assert_eq!((open_files(&process), mapped(&process)), before);
-    let error = attach(&mut probes, &process, "chain", "handle").unwrap_err();
+    let error = attach_at_entry(&mut probes, process.pid(), "chain", "handle").unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -356,7 +344,7 @@ fn an_address_that_is_taken_is_named() {
     );
     // Another object's is elsewhere.
     let mut probes = open("tests/arena/arena.bpf.c");
-    let attached = attach(&mut probes, &process, "chain", "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "chain", "handle").unwrap();
     assert_eq!(process.go(), 10);
     assert_eq!(probes.detach(attached).unwrap().entry.hits, 10);
 }
@@ -382,7 +370,7 @@ fn arenas_that_can_not_be_safe_are_refused() {
 fn a_process_that_filters_its_system_calls_is_refused() {
     let mut process = Binary::compile("busy.c", &[]).start(&["1", "p"]);
     let mut probes = open("tests/arena/arena.bpf.c");
-    match attach(&mut probes, &process, "locked", "work").unwrap_err() {
+    match attach_at_entry(&mut probes, process.pid(), "locked", "work").unwrap_err() {
         Error::ArenaSeccomp { program, map, .. } => assert_eq!([program, map], ["locked", "arena"]),
         // A kernel without CONFIG_CHECKPOINT_RESTORE.
         Error::Process(error) => {
@@ -399,7 +387,7 @@ fn forked_children_live_and_are_counted() {
     let mut process = Binary::compile("forked.c", &[]).start(&[]);
     let mut probes = open("tests/arena/arena.bpf.c");
     probes.follow_children();
-    let attached = attach(&mut probes, &process, "locked", "work").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "locked", "work").unwrap();
     process.send("fork");
     assert_eq!(process.line(), "forked");
     let start = probes.map("arena").unwrap().arena().unwrap().start;

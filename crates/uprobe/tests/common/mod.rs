@@ -7,7 +7,10 @@ pub(crate) mod require;
 
 pub(crate) mod program;
 
-use bpfcost_uprobe::process::{Memory, Stopped};
+use bpfcost_uprobe::{
+    probes::{self, At, Attached, Place, Probes},
+    process::{Image, Memory, Stopped},
+};
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Write},
@@ -21,6 +24,23 @@ pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::sleep(std::time::Duration::from_micros(200));
     }
+}
+
+/// Attaches a program of an object at the entry of a function of a process's own file.
+pub(crate) fn attach_at_entry(
+    probes: &mut Probes,
+    pid: i32,
+    program: &str,
+    function: &str,
+) -> probes::Result<Attached> {
+    let function = Image::of_program(pid).unwrap().function(function).unwrap();
+    let place = Place {
+        program,
+        function: &function,
+        at: At::Entry,
+        cookie: 0,
+    };
+    probes.attach(pid, &[place])
 }
 
 /// The signals that a process has handlers of.

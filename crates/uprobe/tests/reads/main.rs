@@ -8,10 +8,10 @@ mod compile;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{At, Attached, Place, Probes},
-    process::{Image, Runtime},
+    probes::{Attached, Probes},
+    process::Runtime,
 };
-use common::{Binary, Target, handled, wait_until};
+use common::{Binary, Target, attach_at_entry, handled, wait_until};
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
@@ -48,14 +48,7 @@ fn attach(pid: i32, program: &str, name: &str) -> (Probes, Attached) {
     let object = compile::bpf("tests/reads/reads.bpf.c");
     let object = LoadedObject::from_bytes("reads", &object, &Choice::default()).unwrap();
     let mut probes = Probes::new(object).unwrap();
-    let function = Image::of_program(pid).unwrap().function(name).unwrap();
-    let place = Place {
-        program,
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let attached = probes.attach(pid, &[place]).unwrap();
+    let attached = attach_at_entry(&mut probes, pid, program, name).unwrap();
     (probes, attached)
 }
 

@@ -11,11 +11,11 @@ use bpfcost_uprobe::{
     probes::{At, Place, Probes},
     process::{Counts, Error, Image, Memory, Starters, Starts, fault, mappings},
 };
-use common::{Binary, wait_until};
+use common::{Binary, attach_at_entry, wait_until};
 use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -216,14 +216,7 @@ fn follow_and_die() {
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
     }
     let pid = started[0].pid();
-    let function = Image::of_program(pid).unwrap().function("work").unwrap();
-    let place = Place {
-        program: "count",
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let _attached = probes.attach(pid, &[place]).unwrap();
+    let _attached = attach_at_entry(&mut probes, pid, "count", "work").unwrap();
     started.clear();
     // Not detached: the process may have ended.
 }
@@ -303,13 +296,7 @@ fn functions_of_children_are_restored() {
     probes.follow_children();
     let pid = process.pid();
     let function = Image::of_program(pid).unwrap().function("work").unwrap();
-    let place = Place {
-        program: "count",
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let attached = probes.attach(pid, &[place]).unwrap();
+    let attached = attach_at_entry(&mut probes, pid, "count", "work").unwrap();
     // A child, and a child of that: none has called anything yet.
     process.send("fork");
     assert_eq!(process.line(), "forked");
@@ -328,7 +315,7 @@ fn functions_of_children_are_restored() {
     // Now they are processes of their own.
     let attached: Vec<_> = pids
         .iter()
-        .map(|&pid| probes.attach(pid, &[place]).unwrap())
+        .map(|&pid| attach_at_entry(&mut probes, pid, "count", "work").unwrap())
         .collect();
     process.send("call");
     assert_eq!(process.line(), "called");
@@ -343,16 +330,22 @@ fn follow_children_and_wait() {
     let mut probes = open();
     probes.follow_children();
     let pid = std::env::var(FILE).unwrap().parse().unwrap();
-    let function = Image::of_program(pid).unwrap().function("work").unwrap();
-    let place = Place {
-        program: "count",
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let _attached = probes.attach(pid, &[place]).unwrap();
+    let _attached = attach_at_entry(&mut probes, pid, "count", "work").unwrap();
     println!("ready");
     wait_until(|| false);
+}
+
+/// A tool that works on a process, to be killed: an ignored test in a process of its own. It is ready.
+fn tool(test: &str, pid: i32) -> Child {
+    let mut tool = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(FILE, pid.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(tool.stdout.take().unwrap()).lines();
+    assert!(output.any(|line| line.unwrap().ends_with("ready")));
+    tool
 }
 
 #[test]
@@ -360,19 +353,7 @@ fn functions_of_children_are_restored_when_the_tool_is_killed() {
     let mut process = Binary::compile("forked.c", &[]).start(&[]);
     let pid = process.pid();
     let function = Image::of_program(pid).unwrap().function("work").unwrap();
-    let mut tool = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "follow_children_and_wait",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env(FILE, pid.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = BufReader::new(tool.stdout.take().unwrap()).lines();
-    assert!(output.any(|line| line.unwrap().ends_with("ready")));
+    let mut tool = tool("follow_children_and_wait", pid);
     process.send("fork");
     assert_eq!(process.line(), "forked");
     let pids = descendants(pid);

@@ -1,15 +1,8 @@
 //! Forked children whose calls are missed because of a tool, and how long.
 
-use super::{FILE, common, open};
-use bpfcost_uprobe::{
-    probes::{At, Place},
-    process::{Counts, Image, Runtime},
-};
-use common::{Binary, Target, wait_until};
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
-};
+use super::{FILE, common, open, tool};
+use bpfcost_uprobe::process::{Counts, Runtime};
+use common::{Binary, Target, attach_at_entry, wait_until};
 
 /// As an arena does that the kernel does not copy for children.
 fn close_to_children(pid: i32) -> Runtime {
@@ -26,14 +19,7 @@ fn count(process: &mut Target, then: impl FnOnce()) -> Counts {
     let mut probes = open();
     probes.follow_children();
     let pid = process.pid();
-    let function = Image::of_program(pid).unwrap().function("work").unwrap();
-    let place = Place {
-        program: "count",
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let attached = probes.attach(pid, &[place]).unwrap();
+    let attached = attach_at_entry(&mut probes, pid, "count", "work").unwrap();
     then();
     process.send("fork");
     assert_eq!(process.line(), "forked");
@@ -70,19 +56,7 @@ fn close_and_wait() {
 #[test]
 fn children_miss_no_calls_once_such_a_tool_was_killed() {
     let mut process = Binary::compile("forked.c", &[]).start(&[]);
-    let mut tool = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "missed::close_and_wait",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env(FILE, process.pid().to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = BufReader::new(tool.stdout.take().unwrap()).lines();
-    assert!(output.any(|line| line.unwrap().ends_with("ready")));
+    let mut tool = tool("missed::close_and_wait", process.pid());
     tool.kill().unwrap();
     tool.wait().unwrap();
     assert_eq!(count(&mut process, || {}), ALL);

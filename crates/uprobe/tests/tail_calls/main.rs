@@ -14,7 +14,7 @@ use bpfcost_uprobe::{
     probes::{At, Error, Place, Probes},
     process::{Function, Image},
 };
-use common::{Binary, Target};
+use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 use libbpf_rs::{MapCore as _, MapFlags, libbpf_sys};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -136,24 +136,14 @@ fn tail_calls_that_take_too_much_stack_are_refused() {
     let object = compile::bpf("tests/tail_calls/tail.bpf.c");
     let process = Binary::compile("serve.c", &[]).start(&["1", "1"]);
     let mut probes = open(&object, &[]);
-    let function = handle(&process);
-    let place = |program| Place {
-        program,
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let error = probes
-        .attach(process.pid(), &[place("too_deep")])
-        .unwrap_err();
+    let pid = process.pid();
+    let error = attach_at_entry(&mut probes, pid, "too_deep", "handle").unwrap_err();
     let Error::TailCallStack { bytes, most, .. } = error else {
         panic!("{error}");
     };
     assert!(bytes > most, "{bytes} {most}");
     // What others need is not refused with it.
-    let attached = probes
-        .attach(process.pid(), &[place("from_function")])
-        .unwrap();
+    let attached = attach_at_entry(&mut probes, pid, "from_function", "handle").unwrap();
     probes.detach(attached).unwrap();
 }
 
@@ -172,14 +162,8 @@ fn a_program_of_another_object_is_refused() {
         libbpf_sys::bpf_map_update_elem(array.fd().as_raw_fd(), key, value, 0)
     };
     assert_eq!(set, 0);
-    let function = handle(&process);
-    let place = Place {
-        program: "from_main",
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let error = probes.attach(process.pid(), &[place]).unwrap_err();
+    let attached = attach_at_entry(&mut probes, process.pid(), "from_main", "handle");
+    let error = attached.unwrap_err();
     assert!(
         error
             .to_string()

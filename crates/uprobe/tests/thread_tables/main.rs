@@ -11,10 +11,9 @@ mod in_kernel;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{At, Attached, Place, Probes, Result},
-    process::Image,
+    probes::Probes,
 };
-use common::{Binary, Target};
+use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 use libbpf_rs::{MapCore as _, MapFlags};
 
@@ -30,18 +29,6 @@ type Sums = Vec<(u32, u64, u32)>;
 fn open() -> Probes {
     let object = compile::bpf("tests/thread_tables/tables.bpf.c");
     Probes::new(LoadedObject::from_bytes("tables", &object, &Choice::default()).unwrap()).unwrap()
-}
-
-fn attach(probes: &mut Probes, process: &Target, program: &str, name: &str) -> Result<Attached> {
-    let image = Image::of_program(process.pid()).unwrap();
-    let function = image.function(name).unwrap();
-    let place = Place {
-        program,
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    probes.attach(process.pid(), &[place])
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -103,7 +90,7 @@ fn entries_of_one_thread_are_those_of_the_kernel() {
     pin(&process);
     let kernel = in_kernel(&binary, &mut process);
     let mut probes = open();
-    let attached = attach(&mut probes, &process, "on_steps", "handle").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "on_steps", "handle").unwrap();
     process.go();
     assert_eq!(probes.detach(attached).unwrap().entry.hits, CALLS);
     let user = (sums(of_user(&probes, "by_key")), variables(&probes));
@@ -121,7 +108,7 @@ fn values_of_all_threads_and_processes_add_up() {
     let mut hits = 0;
     for threads in ["8", "3"] {
         let mut process = binary.start(&[threads, "5000"]);
-        let attached = attach(&mut probes, &process, "on_any", "handle").unwrap();
+        let attached = attach_at_entry(&mut probes, process.pid(), "on_any", "handle").unwrap();
         process.go();
         hits += probes.detach(attached).unwrap().entry.hits;
         process.kill();
@@ -144,7 +131,7 @@ fn forked_children_have_values_of_their_own() {
     let mut process = Binary::compile("forked.c", &[]).start(&[]);
     let mut probes = open();
     probes.follow_children();
-    let attached = attach(&mut probes, &process, "on_any", "work").unwrap();
+    let attached = attach_at_entry(&mut probes, process.pid(), "on_any", "work").unwrap();
     process.send("fork");
     assert_eq!(process.line(), "forked");
     for round in 1..=4 {
@@ -174,7 +161,7 @@ fn forked_children_have_values_of_their_own() {
 fn a_table_that_is_too_large_is_refused() {
     let process = Binary::compile("serve.c", &[]).start(&["1", "1"]);
     let mut probes = open();
-    let error = attach(&mut probes, &process, "on_large", "handle").unwrap_err();
+    let error = attach_at_entry(&mut probes, process.pid(), "on_large", "handle").unwrap_err();
     assert_eq!(
         error.to_string(),
         "the map large needs 480000 bytes in each thread, and 196608 are left\n  \

@@ -10,10 +10,10 @@ mod in_kernel;
 use bpfcost_uprobe::{
     mount::MountedFs,
     object::{Choice, LoadedObject, PrintkGuard},
-    probes::{At, Place, Probes},
-    process::{Hits, Image},
+    probes::Probes,
+    process::Hits,
 };
-use common::{Binary, Target};
+use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 
 /// The words of the object's variables.
@@ -28,15 +28,7 @@ fn open() -> Probes {
 
 /// Has the process make its calls with a program attached.
 fn run(probes: &mut Probes, process: &mut Target, program: &str) -> Hits {
-    let image = Image::of_program(process.pid()).unwrap();
-    let function = image.function("handle").unwrap();
-    let place = Place {
-        program,
-        function: &function,
-        at: At::Entry,
-        cookie: 0,
-    };
-    let attached = probes.attach(process.pid(), &[place]).unwrap();
+    let attached = attach_at_entry(probes, process.pid(), program, "handle").unwrap();
     process.go();
     probes.detach(attached).unwrap()
 }
