@@ -141,6 +141,7 @@ fn map(bytes: &[u8]) {
         name: "fuzzed".to_owned(),
         key_bytes: (*key_bytes).into(),
         value_bytes: (*value_bytes).into(),
+        is_program_array: false,
     };
     let Ok(entries) = program::map_entries(&String::from_utf8_lossy(text), &map) else {
         return;

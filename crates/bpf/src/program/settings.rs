@@ -62,6 +62,8 @@ pub struct MapEntry {
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Whether it holds programs, for tail calls.
+    pub is_program_array: bool,
 }
 
 impl Settings {
@@ -125,11 +127,6 @@ impl Settings {
         for ProgramSlot { map, slot, program } in &self.slots {
             let found = object.maps().find(|one| one.name() == &**map);
             let found = found.ok_or_else(|| lacks_map(file, map))?;
-            if found.map_type() != MapType::ProgArray {
-                return Err(file.refused(format!(
-                    "{map} is not a program array (BPF_MAP_TYPE_PROG_ARRAY): no tail call leads through it"
-                )));
-            }
             let put = object.progs_mut().find(|one| one.name() == &**program);
             let put = put.ok_or_else(|| file.refused(format!("{program} was not loaded")))?;
             let number = put.as_fd().as_raw_fd().to_ne_bytes();
@@ -155,6 +152,7 @@ impl ObjectFile {
                 name,
                 key_bytes: map.key_size() as usize,
                 value_bytes: map.value_size() as usize,
+                is_program_array: map.map_type() == MapType::ProgArray,
             })
         };
         Ok(object.maps().filter_map(entry).collect())

@@ -238,6 +238,7 @@ mod tests {
                 name: "flows".to_owned(),
                 key_bytes,
                 value_bytes: 8,
+                is_program_array: false,
             };
             written_key(key, &map)
         };

@@ -77,6 +77,7 @@ mod tests {
             name: "limits".to_owned(),
             key_bytes: 2,
             value_bytes: 4,
+            is_program_array: false,
         };
         entries(text, &map)
     }
@@ -102,6 +103,7 @@ mod tests {
             name: "limits".to_owned(),
             key_bytes: 1,
             value_bytes,
+            is_program_array: false,
         };
         let value = |number: &str, bytes| {
             let text = format!("[{{\"key\": 1, \"value\": {number}}}]");

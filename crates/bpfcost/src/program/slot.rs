@@ -13,10 +13,11 @@ pub fn slots(words: &[String], objects: &[ObjectFile]) -> anyhow::Result<Vec<Pro
             .ok_or_else(|| wrong("write MAP[SLOT]=PROGRAM, e.g. next[0]=parse_udp".to_owned()))?;
         for object in objects {
             let maps = object.maps()?;
-            if !maps.iter().any(|map| map.name == slot.map) {
-                let names: Vec<&str> = maps.iter().map(|map| &*map.name).collect();
+            let arrays = maps.iter().filter(|map| map.is_program_array);
+            let names: Vec<&str> = arrays.map(|map| &*map.name).collect();
+            if !names.contains(&slot.map.as_str()) {
                 return Err(wrong(format!(
-                    "there is no map {} in {}\n  Its maps: {}",
+                    "there is no program array {} in {}\n  It has these: {}",
                     slot.map,
                     object.path().display(),
                     names.join(", ")
