@@ -6,7 +6,7 @@ use std::{
 };
 
 use bpfcost_uprobe::object::{self, functions, open_object};
-use libbpf_rs::OpenObject;
+use libbpf_rs::{ErrorKind, OpenObject};
 
 use super::{
     form::{self, LoopForm},
@@ -122,6 +122,15 @@ impl ObjectFile {
             ),
             object::Error::Rejected { program, log, .. } => (
                 format!("the kernel's verifier rejected {program}:{}", lines(&log)),
+                false,
+            ),
+            object::Error::Load {
+                source, messages, ..
+            } if source.kind() == ErrorKind::OutOfMemory => (
+                format!(
+                    "the kernel has not enough memory for its maps; make them smaller{}",
+                    lines(&messages)
+                ),
                 false,
             ),
             object::Error::Load {

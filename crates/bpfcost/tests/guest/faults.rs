@@ -19,15 +19,10 @@ use crate::{
 /// A run on the usual kernel with a fault put in.
 #[track_caller]
 fn fails(hooks: &str, words: &[&str]) {
-    run_fails(QUICK, hooks, words);
-}
-
-#[track_caller]
-fn run_fails(run: &str, hooks: &str, words: &[&str]) {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let line = format!("{run} --on vm:{kernel}");
+    let line = format!("{QUICK} --on vm:{kernel}");
     refused(&Tool::new(), &line, hooks, words);
 }
 
@@ -82,15 +77,6 @@ fn runs_out_of_memory() {
     fails(
         r#"{"memory_mib": 160, "before": "echo 1000 >/sys/kernel/mm/lru_gen/min_ttl_ms; echo 1 >/proc/sys/vm/panic_on_oom; tail /dev/zero"}"#,
         &["ran out of memory", "Last lines of its console:"],
-    );
-}
-
-#[test]
-fn has_too_little_memory_for_the_experiment() {
-    run_fails(
-        "run xdp-lb --quick",
-        r#"{"memory_mib": 100}"#,
-        &["in the guest", "Cannot allocate memory"],
     );
 }
 

@@ -41,6 +41,20 @@ SEC("xdp") int judges(void *context)
 }
 "#;
 
+/// A map that takes more memory than a guest has.
+const LARGE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[2]; int (*max_entries)[500000000]; int (*key_size)[4]; int (*value_size)[8]; } large SEC(".maps");
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+SEC("xdp") int finds(void *context)
+{
+	unsigned int first = 0;
+
+	return lookup(&large, &first) ? 2 : 1;
+}
+"#;
+
 fn compile(tool: &Tool, source: &str) {
     tool.write("x.c", source);
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
@@ -125,4 +139,20 @@ fn maps_and_packets_are_the_same_in_a_guest() {
     assert_eq!(dispatched["per_run"], serde_json::json!({ "runs": 1 }));
     let here = run("--expect e.json --out y.json");
     assert_eq!(here.code, Some(0), "{here:?}");
+}
+
+/// The kernel refuses at once what is larger than its memory. What nearly fits may be refused, or end the tool.
+#[test]
+fn a_guest_has_too_little_memory_for_a_map() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    compile(&tool, LARGE);
+    let line = format!("program x.bpf.o --quick --on vm:{kernel}");
+    let said = says(&tool, &line, "{}");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    for words in ["not enough memory for its maps", "'large'"] {
+        assert!(said.out.contains(words), "{said:?}");
+    }
 }
