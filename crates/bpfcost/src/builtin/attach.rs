@@ -24,7 +24,6 @@ use bpfcost_bpf::{Feature, timing::Loop};
 use super::{Extras, ladder};
 use crate::experiment::{
     Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
-    missing,
 };
 use crate::report::section::table_sections;
 use case::AttachCase;
@@ -91,7 +90,7 @@ impl Experiment for AttachTypes {
         let never = AttachCase::of(case).and_then(AttachCase::never);
         match never {
             Some(reason) => Ok(Some(reason.to_owned())),
-            None => missing(&self.needs(case)),
+            None => self.missing(&self.needs(case)),
         }
     }
 

@@ -25,13 +25,12 @@ use super::{
 };
 use crate::experiment::{
     Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
-    missing,
 };
 
 /// Sites that can be asked for. Some mechanisms are not tried with as many.
 const SITES: RangeInclusive<usize> = 1..=200_000;
 
-/// Sites by default, for mechanisms with a link for each and with one for all. To close a link takes some 60 ms, and a
+/// Sites by default, for mechanisms with a link for each and with one for all. To close a link takes some 100 ms, and a
 /// hundred are closed one after the other. Debian's Linux 6.12 has 42,020 functions that fit.
 const WITH_LINKS: [usize; 2] = [1, 10];
 const WITH_ONE_LINK: [usize; 4] = [1, 10, 1_000, 40_000];
@@ -232,7 +231,7 @@ impl Experiment for Attaching {
                 one.sites
             )));
         }
-        let lacking = missing(one.mechanism.needs())?;
+        let lacking = self.missing(one.mechanism.needs())?;
         Ok(lacking.or_else(|| one.mechanism.lacks(one.sites)))
     }
 

@@ -30,7 +30,7 @@ use crate::builtin::{
 };
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
-    Sentinel, Setup, Trial, differs, missing, prove,
+    Sentinel, Setup, Trial, differs, prove,
 };
 
 /// The experiment.
@@ -128,7 +128,7 @@ impl Experiment for Maps {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        let lacking = missing(&self.needs(case))?;
+        let lacking = self.missing(&self.needs(case))?;
         Ok(lacking.or(MapCase::of(case)?.size.lacks_memory()))
     }
 

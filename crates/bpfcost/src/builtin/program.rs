@@ -33,7 +33,6 @@ use crate::{
     builtin::ladder,
     experiment::{
         Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
-        missing,
     },
     program::OwnPrograms,
 };
@@ -211,7 +210,7 @@ impl Experiment for Programs {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        match missing(&self.needs(case))? {
+        match self.missing(&self.needs(case))? {
             Some(lacking) => Ok(Some(lacking)),
             None => self.refusal(&self.named(case)?),
         }

@@ -28,7 +28,7 @@ use self::stir::Stir;
 use super::ladder;
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
-    Problem, Role, Sentinel, Setup, Sizing, Trial, differs, missing, prove,
+    Problem, Role, Sentinel, Setup, Sizing, Trial, differs, prove,
 };
 
 /// Milliseconds of a trial.
@@ -214,7 +214,7 @@ impl Experiment for StackPlaces {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        if let Some(lacking) = missing(&self.needs(case))? {
+        if let Some(lacking) = self.missing(&self.needs(case))? {
             return Ok(Some(lacking));
         }
         let place = PlaceCase::of(case)?.place;

@@ -17,7 +17,7 @@ use bpfcost_bpf::{
 use super::{ladder, thread_group::may_pin};
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Overhead, Pair, Role,
-    Scaling, Sentinel, Setup, Sizing, Trial, differs, missing, prove,
+    Scaling, Sentinel, Setup, Sizing, Trial, differs, prove,
 };
 
 /// The ways that are compared; the kernel's in a `nop` of five bytes is its fastest on Linux 6.18, that of ten on 7.2.
@@ -221,7 +221,7 @@ impl Experiment for UprobeThreads {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        missing(&self.needs(case))
+        self.missing(&self.needs(case))
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -23,7 +23,7 @@ use bpfcost_bpf::Feature;
 
 use crate::experiment::{
     Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
-    Role, Setup, Sizing, Subject, missing,
+    Role, Setup, Sizing, Subject,
 };
 use crate::{
     probe::{self, Spec},
@@ -384,7 +384,7 @@ impl Experiment for Workload {
         let Some(spec) = self.probe(case) else {
             return Ok(None);
         };
-        match missing(&probe::needs(spec)?)? {
+        match self.missing(&probe::needs(spec)?)? {
             Some(reason) => Ok(Some(reason)),
             None => probe::absent(spec),
         }

@@ -56,7 +56,20 @@ pub trait Experiment {
     /// Why a case can't run here, and what to do about it; `None` where it can. Follows from
     /// [`needs`](Experiment::needs), which is what experiments declare; tests of the engine script it.
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        missing(&self.needs(case))
+        self.missing(&self.needs(case))
+    }
+
+    /// The first of these that the kernel lacks, and what to do about it.
+    fn missing(&self, needs: &[Feature]) -> Result<Option<String>> {
+        for feature in needs {
+            if let Some(missing) = feature.missing()? {
+                return Ok(Some(remedy::with_remedy(
+                    &missing,
+                    self.description().counts,
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// What is timed and with what, where that can differ between builds and kernels: the build of the programs,
@@ -72,16 +85,6 @@ pub trait Experiment {
     fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
         Ok(None)
     }
-}
-
-/// The first of these that the kernel lacks, and what to do about it.
-pub(crate) fn missing(needs: &[Feature]) -> Result<Option<String>> {
-    for feature in needs {
-        if let Some(missing) = feature.missing()? {
-            return Ok(Some(remedy::with_remedy(&missing)));
-        }
-    }
-    Ok(None)
 }
 
 /// What an epoch is loaded for.

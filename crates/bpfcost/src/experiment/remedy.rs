@@ -5,8 +5,10 @@ use bpfcost_bpf::feature::{LinuxVersion, MissingFeature, MissingReason};
 /// Debian's stable kernel, which `kernel add trixie` brings.
 const STABLE: LinuxVersion = LinuxVersion((6, 12));
 
-/// What is missing, and the way to it: another kernel in a guest, where no setting of this machine helps.
-pub(super) fn with_remedy(missing: &MissingFeature) -> String {
+/// What is missing, and the way to it: another kernel in a guest, where no setting of this machine helps; one that
+/// counts instructions if the experiment can be `counted`.
+pub(super) fn with_remedy(missing: &MissingFeature, counted: bool) -> String {
+    let target = if counted { "exact" } else { "vm" };
     let (kernel, suite) = if missing.feature.since() <= STABLE {
         ("6.12", "trixie")
     } else {
@@ -18,7 +20,7 @@ pub(super) fn with_remedy(missing: &MissingFeature) -> String {
         | MissingReason::NotBuiltIn
         | MissingReason::Unexplained(_)
         | MissingReason::Refused(_) => format!(
-            "{missing}. Run it in a guest: --on exact:{kernel} (get that kernel once: bpfcost kernel add {suite})"
+            "{missing}. Run it in a guest: --on {target}:{kernel} (get that kernel once: bpfcost kernel add {suite})"
         ),
     }
 }
@@ -29,24 +31,27 @@ mod tests {
 
     use super::*;
 
-    fn said(feature: Feature, why: MissingReason) -> String {
-        with_remedy(&MissingFeature {
+    fn said(feature: Feature, why: MissingReason, counted: bool) -> String {
+        let missing = MissingFeature {
             feature,
             why,
             release: "6.18.44".to_owned(),
-        })
+        };
+        with_remedy(&missing, counted)
     }
 
     #[test]
     fn another_kernel_is_named_where_one_would_have_it() {
-        let kprobe = said(Feature::KprobeMulti, MissingReason::NotBuiltIn);
+        let kprobe = said(Feature::KprobeMulti, MissingReason::NotBuiltIn, true);
         assert_eq!(
             kprobe,
             "this kernel has no kprobe.multi (needs Linux 5.18 with CONFIG_FPROBE; this is 6.18.44 \
              without it). Run it in a guest: --on exact:6.12 (get that kernel once: bpfcost kernel add \
              trixie)"
         );
-        assert!(said(Feature::Fsession, MissingReason::TooOld).contains("--on exact:sid"));
+        let newest = |counted| said(Feature::Fsession, MissingReason::TooOld, counted);
+        assert!(newest(true).contains("--on exact:sid"));
+        assert!(newest(false).contains("--on vm:sid"));
     }
 
     #[test]
@@ -54,12 +59,13 @@ mod tests {
         let root = said(
             Feature::TpBtf,
             MissingReason::NotAllowed(vec!["CAP_PERFMON"]),
+            true,
         );
         assert!(
             root.contains("run it as root") && !root.contains("guest"),
             "{root}"
         );
-        let off = said(Feature::Tracefs, MissingReason::Off("mount it"));
+        let off = said(Feature::Tracefs, MissingReason::Off("mount it"), true);
         assert!(off.contains("mount it") && !off.contains("guest"), "{off}");
     }
 }
