@@ -21,7 +21,7 @@ use crate::{
     record::{Disturbance, read_journal},
     target::{
         Host,
-        guest::{Failure, GuestChannel, Message, launch},
+        guest::{Failure, GuestChannel, HostLoad, Message, launch},
     },
 };
 
@@ -88,10 +88,11 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let host = Host::default();
     let experiment: Box<dyn Experiment> = match job.plan.subject.workload() {
         Some(definition) if outside::wanted(&job.plan) => {
-            let host_load = channel
-                .host_load()
+            let requests = channel
+                .requests()
                 .context("cannot read the shared folder")?;
-            Box::new(Workload::of(definition.clone()).with_outside(Rc::new(host_load)))
+            let host_load = Rc::new(HostLoad::of(requests));
+            Box::new(Workload::of(definition.clone()).with_outside(host_load))
         }
         _ => select::planned(&job.plan)?,
     };

@@ -6,9 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 use super::{
-    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, LoadReply, Message, Tail, Tools,
-    command::READY, qemu::Qemu, snapshot::Snapshot, trouble,
+    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Tail, Tools, command::READY,
+    qemu::Qemu, snapshot::Snapshot, trouble,
 };
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
@@ -117,8 +119,8 @@ impl Guest {
         self.port
     }
 
-    /// Sends the guest the result of the load that it asked for. Its silence while it waited does not count.
-    pub fn answer(&mut self, number: u32, answer: &LoadReply) -> Result<(), GuestError> {
+    /// Answers what the guest asked for. Its silence while it waited does not count.
+    pub fn answer(&mut self, number: u32, answer: &impl Serialize) -> Result<(), GuestError> {
         self.heard = Instant::now();
         self.channel.answer(number, answer)
     }

@@ -1,8 +1,8 @@
 //! The channel between host and guest: a shared folder.
 //!
 //! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`. The guest
-//! appends to `stream`, a line of JSON in one write each. A file `stop` asks it to end, and files `load-N` answer
-//! its requests for load. Only this user can open the folder, and it is removed with the run; see [`Scratch`].
+//! appends to `stream`, a line of JSON in one write each. A file `stop` asks it to end, and files `answer-N`
+//! answer its requests. Only this user can open the folder, and it is removed with the run; see [`Scratch`].
 
 use std::{
     env,
@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{GuestError, Hooks, HostLoad, Job, LoadReply, Message, command::SHARED};
+use serde::Serialize;
+
+use super::{GuestError, Hooks, Job, Message, Requests, command::SHARED};
 use crate::reaper::Scratch;
 
 /// The journal of the run's earlier parts.
@@ -109,7 +111,7 @@ impl HostChannel {
     }
 
     /// Answers what the guest asked for.
-    pub fn answer(&self, number: u32, answer: &LoadReply) -> Result<(), GuestError> {
+    pub fn answer(&self, number: u32, answer: &impl Serialize) -> Result<(), GuestError> {
         put_answer(self.folder(), number, answer)
             .map_err(|error| self.unwritten(&answer_name(number), error))
     }
@@ -133,11 +135,11 @@ impl HostChannel {
 
 /// The file that answers what a guest asked for.
 pub(super) fn answer_name(number: u32) -> String {
-    format!("load-{number}")
+    format!("answer-{number}")
 }
 
 /// Writes an answer: whole at once, and never through what the guest may have put there.
-pub(super) fn put_answer(folder: &Path, number: u32, answer: &LoadReply) -> io::Result<()> {
+pub(super) fn put_answer(folder: &Path, number: u32, answer: &impl Serialize) -> io::Result<()> {
     let partial = folder.join("partial");
     File::create_new(&partial)?.write_all(&serde_json::to_vec(answer)?)?;
     fs::rename(&partial, folder.join(answer_name(number)))?;
@@ -235,9 +237,9 @@ impl GuestChannel {
         self.folder.join(JOURNAL)
     }
 
-    /// Load made by the host, requested over this channel.
-    pub fn host_load(&self) -> io::Result<HostLoad> {
-        HostLoad::of(&self.folder)
+    /// Requests to the host, sent over this channel.
+    pub fn requests(&self) -> io::Result<Requests> {
+        Requests::of(&self.folder)
     }
 
     /// Sends a message, in one write.

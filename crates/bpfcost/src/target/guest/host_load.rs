@@ -1,82 +1,49 @@
 //! The guest's side of load from outside: it requests the load of a window, and waits while the host's client runs.
 
-use std::{
-    cell::{Cell, RefCell},
-    fs, io,
-    path::{Path, PathBuf},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::{GuestChannel, LoadReply, Message, channel::answer_name};
+use super::{LoadReply, Message, Requests};
 use crate::workload::{
     Error, LoadResult,
     outside::{LoadOrder, Outside},
 };
-
-/// Interval at which the guest looks for an answer once the window is over. Each look is a message to the host and takes
-/// CPU time.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// How much longer than its client an answer may take, so that the host can report what is wrong with the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Requests load from the host.
 #[derive(Debug)]
-pub struct HostLoad {
-    channel: RefCell<GuestChannel>,
-    folder: PathBuf,
-    asked: Cell<u32>,
-}
+pub struct HostLoad(Requests);
 
 impl HostLoad {
-    /// By the shared folder, as the guest sees it.
-    pub(super) fn of(folder: &Path) -> io::Result<Self> {
-        Ok(HostLoad {
-            channel: RefCell::new(GuestChannel::open(folder)?),
-            folder: folder.to_owned(),
-            asked: Cell::new(0),
-        })
+    /// By these requests.
+    pub fn of(requests: Requests) -> Self {
+        HostLoad(requests)
     }
 }
 
 impl Outside for HostLoad {
     fn load(&self, order: &LoadOrder, limit: Duration) -> Result<Option<LoadResult>> {
-        let number = self.asked.get();
-        self.asked.set(number.wrapping_add(1));
         let order = order.clone();
         let window = Duration::from_millis(order.window_ms);
-        self.channel
-            .borrow_mut()
-            .say(&Message::Load { number, order })
-            .context("cannot ask the host for load")?;
-        let file = self.folder.join(answer_name(number));
-        let begun = Instant::now();
-        sleep(window);
-        while !file.exists() {
-            if begun.elapsed() > window + limit + PATIENCE {
-                let s = begun.elapsed().as_secs();
-                let text = format!("the host was asked for load {s} s ago, and has not answered");
-                return Err(Error::Client(text).into());
-            }
-            sleep(LOOK);
-        }
-        let answer = fs::read(&file).context("cannot read the host's answer")?;
-        let answer: LoadReply =
-            serde_json::from_slice(&answer).context("cannot read the host's answer")?;
+        let message = |number| Message::Load { number, order };
+        let answer: LoadReply = self.0.ask("load", message, window, limit + PATIENCE)?;
         Ok(answer.map_err(Error::Client)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs::File, thread};
+    use std::{collections::BTreeMap, fs::File, thread, thread::sleep};
 
     use super::*;
     use crate::{
-        target::guest::{Tail, channel::put_answer},
+        target::guest::{
+            Tail,
+            channel::{answer_name, put_answer},
+        },
         workload::Reading,
     };
 
@@ -108,7 +75,7 @@ mod tests {
         ];
         let folder = tempfile::TempDir::new().expect("a folder");
         File::create(folder.path().join("stream")).expect("a file");
-        let host_load = HostLoad::of(folder.path()).expect("the shared folder");
+        let host_load = HostLoad::of(Requests::of(folder.path()).expect("the shared folder"));
         let host = {
             let (path, answers) = (folder.path().to_owned(), answers.clone());
             thread::spawn(move || {

@@ -18,6 +18,7 @@ mod launch;
 mod message;
 mod monitor;
 mod qemu;
+mod requests;
 mod snapshot;
 mod tools;
 
@@ -31,4 +32,5 @@ pub use hooks::{HOOKS, Hooks};
 pub use host_load::HostLoad;
 pub use launch::launch;
 pub use message::{Failure, Job, LoadReply, Message};
+pub use requests::Requests;
 pub use tools::Tools;
