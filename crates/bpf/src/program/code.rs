@@ -9,7 +9,7 @@ const CALL: u8 = (sys::BPF_JMP | sys::BPF_CALL) as u8;
 const LOAD_64: u8 = (sys::BPF_LD | sys::BPF_DW | sys::BPF_IMM) as u8;
 /// A 64-bit register set to a constant.
 const SET: u8 = (sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K) as u8;
-const EXIT: u8 = (sys::BPF_JMP | sys::BPF_EXIT) as u8;
+pub(super) const EXIT: u8 = (sys::BPF_JMP | sys::BPF_EXIT) as u8;
 
 /// A program as the kernel loads it: its own function first, then those that it calls.
 #[derive(Clone, Debug, Default)]

@@ -18,6 +18,7 @@ mod raw;
 mod restore;
 mod settings;
 mod spliced;
+mod traceable;
 mod windows;
 
 pub use figures::Figures;
@@ -30,3 +31,4 @@ pub use pins::PinnedMaps;
 pub use restore::{Change, Restore};
 pub use settings::{MapContents, MapEntry, ProgramSlot, Settings};
 pub use spliced::{Body, Ran, STATE_WORDS, Spliced};
+pub use traceable::{CodePlace, MachineCode, MachineFunction, SourceLine, Traceable};

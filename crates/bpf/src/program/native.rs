@@ -107,6 +107,7 @@ impl NativeProgram {
             btf: Some(unsafe { sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr()) })
                 .filter(|fd| *fd >= 0),
             code: code(&program),
+            lines: Vec::new(),
         };
         // SAFETY: the object is loaded, and outlives its types.
         let types = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });

@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::libbpf_sys::{self as sys, bpf_line_info};
 
 use bpfcost_uprobe::object::PrintkGuard;
 
@@ -33,6 +33,8 @@ pub(super) struct RawProgram {
     pub(super) flags: u32,
     pub(super) btf: Option<i32>,
     pub(super) code: Code,
+    /// A line table, if the kernel is to keep one.
+    pub(super) lines: Vec<bpf_line_info>,
 }
 
 /// Why the kernel did not load it: its answer, and the verifier's log.
@@ -75,6 +77,9 @@ impl RawProgram {
             options.func_info = functions.as_ptr().cast();
             options.func_info_cnt = functions.len() as u32;
             options.func_info_rec_size = size_of::<sys::bpf_func_info>() as u32;
+            options.line_info = self.lines.as_ptr().cast();
+            options.line_info_cnt = self.lines.len() as u32;
+            options.line_info_rec_size = size_of::<bpf_line_info>() as u32;
         }
         let instructions = &self.code.instructions;
         // SAFETY: all pointers are to memory that outlives the call, of the lengths beside them.
@@ -104,11 +109,61 @@ impl RawProgram {
     }
 }
 
+/// Where a loaded program is in the kernel's memory.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Where its functions begin, the program itself first.
+    pub(super) functions: Vec<u64>,
+    /// Their bytes.
+    pub(super) lengths: Vec<u32>,
+    /// Its line table, as verification left it.
+    pub(super) lines: Vec<bpf_line_info>,
+    /// Where the machine code of each line begins.
+    pub(super) line_addresses: Vec<u64>,
+}
+
+/// Asks for addresses, which takes `CAP_SYSLOG` or leave to see them.
+pub(super) fn places(program: &OwnedFd) -> io::Result<Places> {
+    let sizes = info(program)?;
+    let mut places = Places {
+        functions: vec![0; sizes.nr_jited_ksyms as usize],
+        lengths: vec![0; sizes.nr_jited_func_lens as usize],
+        lines: vec![bpf_line_info::default(); sizes.nr_line_info as usize],
+        line_addresses: vec![0; sizes.nr_jited_line_info as usize],
+    };
+    let address = |first: *mut _| first as u64;
+    asked(
+        program,
+        sys::bpf_prog_info {
+            nr_jited_ksyms: sizes.nr_jited_ksyms,
+            jited_ksyms: address(places.functions.as_mut_ptr()),
+            nr_jited_func_lens: sizes.nr_jited_func_lens,
+            jited_func_lens: address(places.lengths.as_mut_ptr().cast()),
+            nr_line_info: sizes.nr_line_info,
+            line_info_rec_size: size_of::<bpf_line_info>() as u32,
+            line_info: address(places.lines.as_mut_ptr().cast()),
+            nr_jited_line_info: sizes.nr_jited_line_info,
+            jited_line_info_rec_size: size_of::<u64>() as u32,
+            jited_line_info: address(places.line_addresses.as_mut_ptr()),
+            ..sys::bpf_prog_info::default()
+        },
+    )?;
+    if places.functions.contains(&0) || places.line_addresses.contains(&0) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(places)
+}
+
 /// What the kernel says of a loaded program.
 pub(super) fn info(program: &OwnedFd) -> io::Result<sys::bpf_prog_info> {
-    let mut info = sys::bpf_prog_info::default();
+    asked(program, sys::bpf_prog_info::default())
+}
+
+/// The same, with the arrays that `info` points to.
+fn asked(program: &OwnedFd, mut info: sys::bpf_prog_info) -> io::Result<sys::bpf_prog_info> {
     let mut length = size_of::<sys::bpf_prog_info>() as u32;
-    // SAFETY: the kernel writes at most `length` bytes, and no array is asked for.
+    // SAFETY: the kernel writes at most `length` bytes, and into arrays no more than as many elements as `info` says, which
+    // are there: they are the callers', who wait for the call.
     let answer = unsafe {
         sys::bpf_prog_get_info_by_fd(
             program.as_raw_fd(),

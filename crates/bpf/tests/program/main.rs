@@ -8,5 +8,6 @@ mod lab;
 mod maps;
 mod refusals;
 mod runs;
+mod traceable;
 mod turns;
 mod windows;

@@ -6,16 +6,19 @@
 
 mod epoch;
 mod expected;
+mod hot;
 mod loader;
 mod maps;
 mod proof;
 pub(super) mod shown;
+mod shown_hot;
 mod shown_maps;
 mod work;
 
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
 };
 
 use anyhow::{Context, Result};
@@ -34,7 +37,7 @@ use crate::{
     experiment::{
         Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
     },
-    program::OwnPrograms,
+    program::{InstructionTracer, OwnPrograms},
 };
 
 /// The experiment.
@@ -47,6 +50,8 @@ pub struct Programs {
     in_windows: BTreeSet<String>,
     /// Why a program can't be run here, by its object and its name; asked once.
     refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
+    /// What traces their instructions, where that is wanted and can be done.
+    tracer: Option<Rc<dyn InstructionTracer>>,
 }
 
 impl Programs {
@@ -74,7 +79,16 @@ impl Programs {
             kinds,
             in_windows,
             refusals: RefCell::default(),
+            tracer: None,
         })
+    }
+
+    /// The same, with what traces instructions.
+    pub fn with_tracer(self, tracer: Rc<dyn InstructionTracer>) -> Self {
+        Programs {
+            tracer: Some(tracer),
+            ..self
+        }
     }
 
     /// Loads the program of a work, and has its maps filled.
@@ -275,6 +289,7 @@ mod tests {
             ]),
             in_windows: BTreeSet::new(),
             refusals: RefCell::default(),
+            tracer: None,
         }
     }
 

@@ -15,13 +15,13 @@ use super::{
     select,
 };
 use crate::{
-    builtin::workload::Workload,
-    experiment::Experiment,
+    builtin::{program::Programs, workload::Workload},
+    experiment::{Experiment, Subject},
     measure::{self, Event, Measurements},
     record::{Disturbance, read_journal},
     target::{
         Host,
-        guest::{Failure, GuestChannel, HostLoad, Message, launch},
+        guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
     },
 };
 
@@ -86,13 +86,15 @@ fn inside(folder: &Path) -> Result<Exit> {
 fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let job = channel.job().context("cannot read the job")?;
     let host = Host::default();
-    let experiment: Box<dyn Experiment> = match job.plan.subject.workload() {
-        Some(definition) if outside::wanted(&job.plan) => {
-            let requests = channel
-                .requests()
-                .context("cannot read the shared folder")?;
-            let host_load = Rc::new(HostLoad::of(requests));
-            Box::new(Workload::of(definition.clone()).with_outside(host_load))
+    let requests = || channel.requests().context("cannot read the shared folder");
+    let experiment: Box<dyn Experiment> = match &job.plan.subject {
+        Subject::Workload(definition) if outside::wanted(&job.plan) => {
+            let host_load = Rc::new(HostLoad::of(requests()?));
+            Box::new(Workload::of(definition.as_ref().clone()).with_outside(host_load))
+        }
+        Subject::OwnPrograms(programs) if programs.hot_spots => {
+            let tracer = Rc::new(HostTracer::of(requests()?));
+            Box::new(Programs::of(programs.as_ref().clone())?.with_tracer(tracer))
         }
         _ => select::planned(&job.plan)?,
     };

@@ -404,6 +404,10 @@ fn measure_there(
             Some(Message::Load { number, order }) => {
                 guest.answer(number, &clients.answer(&order))?;
             }
+            Some(Message::Trace { number, order }) => {
+                let recorded = guest.record(order);
+                guest.answer(number, &recorded)?;
+            }
             Some(Message::Ended {
                 disturbance,
                 others,

@@ -97,6 +97,11 @@ pub(super) struct Args {
     /// Write what each program does with each packet to this file, for --expect
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     record_expected: Option<PathBuf>,
+    /// With exact targets: also show which lines of the source the instructions are spent on
+    ///
+    /// A run of each program is traced instruction by instruction. The object needs line numbers: compile it with -g.
+    #[arg(long, hide_short_help = true)]
+    hot_spots: bool,
     /// Also run programs that signal, send, print, or write to processes or perf buffers
     #[arg(long)]
     allow_effects: bool,
@@ -117,6 +122,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
     if let Some(file) = &args.record_expected {
         expected::recordable(file, options.on.len())?;
+    }
+    if args.hot_spots {
+        traceable(&options.on)?;
     }
     let subject = subject(args)?;
     let programs = Programs::of(subject.clone())?;
@@ -174,6 +182,7 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
     Ok(OwnPrograms {
         inputs,
         mix: args.mix,
+        hot_spots: args.hot_spots,
         settings: Settings {
             allow_effects: args.allow_effects,
             maps: maps(&args.maps, &objects[0])?,
@@ -185,6 +194,20 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         objects,
         programs,
     })
+}
+
+/// Refuses targets on which no one sees single instructions.
+fn traceable(targets: &[String]) -> Result<()> {
+    let timed = targets.iter().find(|target| !target.starts_with("exact:"));
+    let named = match (targets, timed) {
+        ([], _) => "host",
+        (_, Some(timed)) => timed,
+        (_, None) => return Ok(()),
+    };
+    Err(usage(format!(
+        "--hot-spots: instructions can't be traced on {named}, only where an emulator executes each\n  \
+         Name exact targets alone: --on exact:6.12"
+    )))
 }
 
 /// A loader, started where this program is.

@@ -69,8 +69,8 @@ pub trait LoadedEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault>;
 
     /// What the preparation of a case showed; asked once it is prepared.
-    fn observed(&mut self, _case: &Case) -> Observed {
-        Observed::default()
+    fn observed(&mut self, _case: &Case) -> Result<Observed, Fault> {
+        Ok(Observed::default())
     }
 
     /// Times one batch of a case; the trial checks itself in the timed phase.

@@ -92,7 +92,11 @@ impl Run<'_> {
         let outcome = loaded.prepare(&plan.cases[case]);
         let prepared = self.judge(case, "preparing", outcome)?;
         if prepared.is_some() && self.measured.cases[case].observed.is_none() {
-            let Observed { facts, warnings } = loaded.observed(&plan.cases[case]);
+            let observed = loaded.observed(&plan.cases[case]);
+            let Some(Observed { facts, warnings }) = self.judge(case, "observing", observed)?
+            else {
+                return Ok(None);
+            };
             for (code, text) in warnings {
                 self.tell(Event::Warned(Warning::new(code, text)))?;
             }

@@ -21,6 +21,9 @@ pub struct OwnPrograms {
     /// Whether they also take turns, in a case of their own.
     #[serde(default)]
     pub mix: bool,
+    /// Whether a run of each is traced, to show where its instructions are spent.
+    #[serde(default)]
+    pub hot_spots: bool,
     /// How each object is loaded.
     #[serde(default)]
     pub settings: Settings,

@@ -4,17 +4,21 @@
 mod behaviour;
 mod definition;
 mod expectation;
+mod hot_spots;
 mod map_file;
 mod map_setting;
 mod packet;
 mod pcap;
 mod slot;
+mod trace;
 
 pub use behaviour::Behaviour;
 pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
+pub use hot_spots::{HotCall, HotLine, HotSpots};
 pub(crate) use map_file::entries as map_entries;
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};
 pub(crate) use pcap::packets as pcap_packets;
 pub use slot::slots;
+pub use trace::{InstructionTracer, RunTrace, TraceReader};

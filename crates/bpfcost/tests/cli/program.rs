@@ -281,6 +281,14 @@ fn mistakes_say_what_to_do() {
             &["take a packet"],
         ),
         ("x.bpf.o --case none/udp", &["no case of program matches"]),
+        (
+            "x.bpf.o --hot-spots",
+            &["can't be traced on host", "--on exact:"],
+        ),
+        (
+            "x.bpf.o --hot-spots --on exact:6.12 --on vm:6.12",
+            &["can't be traced on vm:6.12"],
+        ),
     ] {
         tool.refuses(&format!("program {line}"), 2, says);
     }

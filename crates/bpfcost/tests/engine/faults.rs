@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use anyhow::anyhow;
 use bpfcost::{
-    experiment::{Fault, Role},
+    experiment::{Fault, Observed, Role},
     measure::{Error, Event, Measurements, Plan, Stop, measure},
 };
 
@@ -44,6 +44,20 @@ fn an_unsupported_case_is_told_first_and_never_loaded() {
     let measured = measured.unwrap();
     assert!(measured.cases[1].samples.concat().is_empty());
     assert_eq!(measured.cases[2].samples.concat().len(), 30);
+}
+
+#[test]
+fn a_case_that_shows_something_wrong_is_not_timed() {
+    let mut mock = Mock::new(&[10.0, 20.0]);
+    mock.observed = Rc::new(|_, (_, case)| match case {
+        1 => Err(invalid()),
+        _ => Ok(Observed::default()),
+    });
+    let (measured, events) = mock.run(&quick(&mock));
+    assert_eq!(invalids(&events), [(0, 1)]);
+    let measured = measured.unwrap();
+    assert!(measured.cases[1].samples.concat().is_empty());
+    assert_eq!(measured.cases[0].samples.concat().len(), 30);
 }
 
 #[test]

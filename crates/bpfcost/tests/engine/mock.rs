@@ -83,7 +83,7 @@ pub(crate) struct Mock {
     pub(crate) load: Script<usize, Result<()>>,
     pub(crate) unload: Script<usize, Result<()>>,
     /// What preparing a case shows.
-    pub(crate) observed: Script<(usize, usize), Observed>,
+    pub(crate) observed: Script<(usize, usize), Result<Observed, Fault>>,
     pub(crate) sentinel: bool,
     pub(crate) unsupported: Option<usize>,
 }
@@ -110,7 +110,7 @@ impl Mock {
             prepare: Rc::new(|_, _| Ok(())),
             load: Rc::new(|_, _| Ok(())),
             unload: Rc::new(|_, _| Ok(())),
-            observed: Rc::new(|_, _| Observed::default()),
+            observed: Rc::new(|_, _| Ok(Observed::default())),
             sentinel: true,
             unsupported: None,
         }
@@ -297,7 +297,7 @@ struct Held {
     elapsed: Script<Ask, Result<f64, Fault>>,
     prepare: Script<(usize, usize), Result<(), Fault>>,
     unload: Script<usize, Result<()>>,
-    observed: Script<(usize, usize), Observed>,
+    observed: Script<(usize, usize), Result<Observed, Fault>>,
 }
 
 impl Held {
@@ -314,8 +314,8 @@ impl LoadedEpoch for Held {
         (self.prepare)(&self.lab, (self.epoch, self.index(case)?))
     }
 
-    fn observed(&mut self, case: &Case) -> Observed {
-        let index = self.index(case).expect("it was loaded");
+    fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
+        let index = self.index(case)?;
         (self.observed)(&self.lab, (self.epoch, index))
     }
 

@@ -133,13 +133,15 @@ fn floors_run_like_cases() {
 #[test]
 fn what_preparing_a_case_showed_is_in_the_events() {
     let mut mock = Mock::new(&[10.0, 20.0]);
-    mock.observed = Rc::new(|_, (epoch, case)| Observed {
-        facts: (case == 1).then(|| serde_json::json!({ "epoch": epoch })),
-        warnings: if case == 1 {
-            vec![("odd", format!("in {epoch}"))]
-        } else {
-            Vec::new()
-        },
+    mock.observed = Rc::new(|_, (epoch, case)| {
+        Ok(Observed {
+            facts: (case == 1).then(|| serde_json::json!({ "epoch": epoch })),
+            warnings: if case == 1 {
+                vec![("odd", format!("in {epoch}"))]
+            } else {
+                Vec::new()
+            },
+        })
     });
     let (measured, events) = mock.run(&quick(&mock, 7));
     let measured = measured.unwrap();

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use bpfcost::program::HotSpots;
+
 use crate::{
     kept::valid_record,
     require,
@@ -139,6 +141,130 @@ fn maps_and_packets_are_the_same_in_a_guest() {
     assert_eq!(dispatched["per_run"], serde_json::json!({ "runs": 1 }));
     let here = run("--expect e.json --out y.json");
     assert_eq!(here.code, Some(0), "{here:?}");
+}
+
+/// A line of each kind: a helper, a loop, a function that is called.
+const HOT: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[1]; int (*max_entries)[64]; unsigned int *key; unsigned long *value; } table SEC(".maps");
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+static long (*update)(void *map, const void *key, const void *value, unsigned long flags) = (void *)2;
+static long (*loop)(unsigned int times, void *function, void *context, unsigned long flags) = (void *)181;
+static __attribute__((noinline)) unsigned int triple(unsigned int value)
+{
+	return value * 3 + 1;
+}
+static long turn(unsigned int number, unsigned int *total)
+{
+	*total += triple(number);
+	return 0;
+}
+SEC("xdp") int hot(void *context)
+{
+	unsigned int key = 7, total = 0;
+	unsigned long one = 1;
+
+	if (!lookup(&table, &key))
+		update(&table, &key, &one, 0);
+	loop(20, turn, &total, 0);
+	return total > 5 ? 2 : 1;
+}
+SEC("xdp") int cold(void *context) { return 2; }
+"#;
+
+/// What a run is traced to is what a run was counted to take.
+#[test]
+fn hot_spots_are_the_instructions_of_a_run() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let run = |options: &str| {
+        let tool = Tool::new();
+        compile(&tool, HOT);
+        let line = format!("program x.bpf.o --quick --on exact:{kernel} {options}");
+        let said = says(&tool, &line, "{}");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        (said, valid_record(&tool))
+    };
+    let (said, traced) = run("--hot-spots");
+    for words in [
+        "Hot spots",
+        "x.c:14",
+        "*total += triple(number);",
+        "map_lookup_elem",
+    ] {
+        assert!(said.out.contains(words), "{words}: {}", said.out);
+    }
+    let (_, plain) = run("");
+    let mut of_calls = Vec::new();
+    for name in ["hot/udp", "cold/udp"] {
+        let case = |record: &bpfcost::record::Record| {
+            let mut cases = record.cases.iter();
+            cases.find(|case| case.name == name).expect(name).clone()
+        };
+        let (traced, plain) = (case(&traced), case(&plain));
+        let value = |case: &bpfcost::record::CaseRecord| case.raw.as_ref().map(|raw| raw.value);
+        assert_eq!(value(&traced), value(&plain), "tracing changes no count");
+        assert!(
+            plain
+                .observed
+                .expect("what it does")
+                .get("hot_spots")
+                .is_none()
+        );
+        let spots = traced.observed.expect("what it does")["hot_spots"].clone();
+        let spots: HotSpots = serde_json::from_value(spots).expect("hot spots");
+        let of_lines: u64 = spots.lines.iter().map(|line| line.own + line.called).sum();
+        assert_eq!(of_lines, spots.instructions);
+        let called: u64 = spots.calls.iter().map(|call| call.instructions).sum();
+        assert_eq!(
+            called,
+            spots.lines.iter().map(|line| line.called).sum::<u64>()
+        );
+        let net = traced.net.and_then(|net| net.value).expect("what it costs");
+        // The floor calls a function too, which returns at once.
+        of_calls.push(spots.instructions - net as u64);
+        if name == "hot/udp" {
+            let line = |text: &str| {
+                let mut lines = spots.lines.iter();
+                lines
+                    .find(|line| line.text.starts_with(text))
+                    .expect(text)
+                    .clone()
+            };
+            assert_eq!(line("*total += ").own % 20, 0, "a loop of 20 turns");
+            assert_eq!(line("return value * 3").own % 20, 0);
+            let lookup = line("if (!lookup(");
+            assert!(lookup.called > 20, "{lookup:?}");
+            let calls: Vec<&str> = spots.calls.iter().map(|call| &*call.name).collect();
+            assert_eq!(calls, ["map_lookup_elem"]);
+        }
+    }
+    assert_eq!(of_calls[0], of_calls[1]);
+    assert!((1..16).contains(&of_calls[0]), "{of_calls:?}");
+}
+
+/// Why a program has no hot spots is said.
+#[test]
+fn programs_without_hot_spots_are_named() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    compile(&tool, LOADED);
+    let line = format!(
+        "program x.bpf.o --quick --on exact:{kernel} --program dispatches --also next[0]=by_length --hot-spots"
+    );
+    let said = says(&tool, &line, "{}");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let warnings = valid_record(&tool).warnings;
+    let warning = warnings.iter().find(|one| one.code == "no-hot-spots");
+    let text = &warning.expect("it is said").text;
+    assert!(
+        text.starts_with("no hot spots of dispatches: it makes tail calls"),
+        "{text}"
+    );
 }
 
 /// The kernel refuses at once what is larger than its memory. What nearly fits may be refused, or end the tool.

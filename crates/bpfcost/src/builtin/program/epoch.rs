@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    rc::Rc,
 };
 
 use anyhow::{Context, Result};
@@ -15,8 +16,10 @@ use bpfcost_bpf::{
     timing::{Observation, Request},
 };
 
+use serde_json::Value;
+
 use super::{
-    Part, Programs, Work, expected, maps,
+    Part, Programs, Work, expected, hot, maps,
     proof::{self, Expected, Turn},
 };
 use crate::{
@@ -25,7 +28,7 @@ use crate::{
         memory::KernelMemory,
     },
     experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove},
-    program::{Behaviour, Input},
+    program::{Behaviour, Input, InstructionTracer},
     record::RESET_TWICE,
 };
 
@@ -46,6 +49,7 @@ pub(super) struct ProgramEpoch {
     drifted: BTreeSet<(Key, String)>,
     /// Programs in windows of which that was said.
     in_windows: BTreeSet<String>,
+    tracer: Option<Rc<dyn InstructionTracer>>,
     cpu: u32,
     exact: bool,
     seed: u64,
@@ -76,6 +80,8 @@ struct Entry {
     expectation: Option<Behaviour>,
     /// What preparing it showed.
     observed: Observed,
+    /// What one run took in preparing it.
+    ns_per_run: f64,
     /// Trials so far.
     trials: u32,
 }
@@ -90,6 +96,7 @@ impl ProgramEpoch {
             per_run: programs.subject.expected.per_run.clone(),
             drifted: BTreeSet::new(),
             in_windows: BTreeSet::new(),
+            tracer: programs.tracer.clone(),
             cpu,
             exact: setup.exact,
             seed: setup.seed ^ setup.epoch as u64,
@@ -207,6 +214,7 @@ impl ProgramEpoch {
             part: work.part,
             expectation: known.map(|known| known.behaviour.clone()),
             observed: Observed::default(),
+            ns_per_run: 0.0,
             trials: 0,
         };
         self.entries.insert(work.case.name.clone(), entry);
@@ -389,16 +397,44 @@ impl LoadedEpoch for ProgramEpoch {
         for ops in REPLAYED {
             ns_per_run = self.batch(case, ops, 1)?.ns_per_op();
         }
-        let entry = self.entries.get(&case.name).context("it ran")?;
+        let entry = self.entries.get_mut(&case.name).context("it ran")?;
+        entry.ns_per_run = ns_per_run;
         if entry.part != Part::Program {
             return Ok(());
         }
         self.watch(case, ns_per_run)
     }
 
-    fn observed(&mut self, case: &Case) -> Observed {
-        let entry = self.entries.get_mut(&case.name);
-        entry.map_or_else(Observed::default, |entry| mem::take(&mut entry.observed))
+    fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
+        let entry = self.entries.get_mut(&case.name).context("it ran")?;
+        let mut observed = mem::take(&mut entry.observed);
+        let Some(tracer) = &self.tracer else {
+            return Ok(observed);
+        };
+        // Each packet that takes turns has a case of its own.
+        if entry.part != Part::Program || entry.cycle > 1 {
+            return Ok(observed);
+        }
+        let native = &self.programs.get(&entry.key).context("it ran")?.native;
+        let spots = if entry.looped.1.window > 0 {
+            Err("it makes tail calls, or leaves a loop no stack")
+        } else if entry.ns_per_run > hot::LONGEST {
+            Err("one run takes more than 10,000,000 instructions")
+        } else {
+            hot::spots(&**tracer, native, self.cpu, &entry.packet, &entry.expected)?
+        };
+        match spots {
+            Ok(spots) => {
+                let facts = observed.facts.as_mut().and_then(Value::as_object_mut);
+                let facts = facts.context("preparing it showed what it does")?;
+                facts.insert(hot::HOT_SPOTS.to_owned(), serde_json::to_value(spots)?);
+            }
+            Err(why) => {
+                let text = format!("no hot spots of {}: {why}", entry.key.1);
+                observed.warnings.push((hot::NONE, text));
+            }
+        }
+        Ok(observed)
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {

@@ -2,16 +2,19 @@
 
 use std::{
     collections::VecDeque,
+    io,
     path::Path,
     time::{Duration, Instant},
 };
 
+use bpfcost_bpf::program::MachineCode;
 use serde::Serialize;
 
 use super::{
-    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Tail, Tools, command::READY,
-    qemu::Qemu, snapshot::Snapshot, trouble,
+    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Tail, Tools, TraceOrder,
+    TraceReply, command::READY, qemu::Qemu, recorder::Recorder, snapshot::Snapshot, trouble,
 };
+use crate::program::TraceReader;
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
 /// to load an epoch: seconds, even emulated.
@@ -38,6 +41,8 @@ pub struct Guest {
     /// When it last said something, at first when it was started.
     heard: Instant,
     booted: bool,
+    /// What records its instructions, while that goes on.
+    recorder: Option<Recorder>,
     boot: Duration,
     silence: Duration,
 }
@@ -81,6 +86,7 @@ impl Guest {
             emulator: composed.emulator,
             heard: Instant::now(),
             booted: false,
+            recorder: None,
             boot: Hooks::or(shape.hooks.boot_s, shape.acceleration.boot()),
             silence: Hooks::or(shape.hooks.silence_s, SILENCE),
         })
@@ -123,6 +129,25 @@ impl Guest {
     pub fn answer(&mut self, number: u32, answer: &impl Serialize) -> Result<(), GuestError> {
         self.heard = Instant::now();
         self.channel.answer(number, answer)
+    }
+
+    /// Begins or ends a recording of the guest's instructions.
+    pub fn record(&mut self, order: TraceOrder) -> TraceReply {
+        let recorded = match order {
+            TraceOrder::Begin(code) => self.begin_recording(code).map(|()| Vec::new()),
+            TraceOrder::End => match self.recorder.take() {
+                Some(recorder) => recorder.stop(),
+                None => Err(io::Error::other("no recording was begun")),
+            },
+        };
+        recorded.map_err(|error| error.to_string())
+    }
+
+    fn begin_recording(&mut self, code: MachineCode) -> io::Result<()> {
+        let folder = self.channel.folder();
+        let monitor = self.qemu.monitor(folder)?;
+        self.recorder = Some(Recorder::start(monitor, folder, TraceReader::of(code))?);
+        Ok(())
     }
 
     /// Asks it to end after the trial under way.

@@ -1,9 +1,11 @@
 //! The messages between host and guest, each a line of JSON.
 
+use bpfcost_bpf::program::MachineCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     measure::{Event, Plan, Warning},
+    program::RunTrace,
     record::{Disturbance, Machine},
     workload::{LoadResult, outside::LoadOrder},
 };
@@ -34,6 +36,13 @@ pub enum Message {
         /// What it wants.
         order: LoadOrder,
     },
+    /// It wants its instructions recorded, or the recording, and waits for the [`TraceReply`].
+    Trace {
+        /// How many requests it has sent before.
+        number: u32,
+        /// What it wants.
+        order: TraceOrder,
+    },
     /// The run came to its end. Nothing comes after it.
     Ended {
         /// What disturbed it in all.
@@ -51,6 +60,19 @@ pub enum Message {
 
 /// The result of the load that a guest asked for: that of a window, none for a warm-up, or why it failed.
 pub type LoadReply = Result<Option<LoadResult>, String>;
+
+/// When a recording of instructions begins and ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceOrder {
+    /// Begin, with the runs of a program that lies there.
+    Begin(MachineCode),
+    /// End.
+    End,
+}
+
+/// The runs that were recorded; none yet where a recording begins. Or why there is no recording.
+pub type TraceReply = Result<Vec<RunTrace>, String>;
 
 /// Why a run in the guest failed, in the guest's own words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

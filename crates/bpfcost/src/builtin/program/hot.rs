@@ -1,0 +1,51 @@
+//! Traces a run of a program for its hot spots.
+
+use anyhow::{Context as _, Result};
+use bpfcost_bpf::program::{NativeProgram, Traceable};
+
+use super::proof::Expected;
+use crate::{
+    experiment::{Fault, differs, prove},
+    program::{HotSpots, InstructionTracer, RunTrace},
+};
+
+/// The key of hot spots among what is observed of a case.
+pub(super) const HOT_SPOTS: &str = "hot_spots";
+
+/// The code of warnings about programs that have none.
+pub(super) const NONE: &str = "no-hot-spots";
+
+/// The longest run that is traced, in instructions, which are nanoseconds there: a second traces less than a million.
+pub(super) const LONGEST: f64 = 1e7;
+
+/// Runs that are traced, of which the one in the middle counts: an interrupt makes a run longer.
+const TRACED: usize = 3;
+
+/// The hot spots of a program on a packet, of which its runs return and leave what is `expected`. `Err` is why it has
+/// none.
+pub(super) fn spots(
+    tracer: &dyn InstructionTracer,
+    native: &NativeProgram,
+    cpu: u32,
+    packet: &[u8],
+    expected: &Expected,
+) -> Result<Result<HotSpots, &'static str>, Fault> {
+    let Some(program) = Traceable::load(native).context("loading it to be traced")? else {
+        return Ok(Err("its object has no line numbers: compile it with -g"));
+    };
+    let mut codes = Vec::new();
+    let mut runs = tracer.trace(program.machine_code(), &mut || -> Result<()> {
+        for _ in 0..TRACED {
+            codes.push(program.run(cpu, packet)?);
+        }
+        Ok(())
+    })?;
+    for code in codes {
+        let detail = "a traced run of the program does something else";
+        prove(differs("return code", expected.code, code, detail))?;
+    }
+    let detail = "the recorded instructions are not those of all runs";
+    prove(differs("traced runs", TRACED, runs.len(), detail))?;
+    runs.sort_by_key(RunTrace::instructions);
+    Ok(Ok(HotSpots::of(&runs[TRACED / 2], &program)))
+}
