@@ -7,6 +7,7 @@
 mod epoch;
 mod expected;
 mod hot;
+mod loaded;
 mod loader;
 mod maps;
 mod proof;

@@ -9,18 +9,16 @@ use std::{
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     CpuPin,
-    program::{
-        Body, Change, Figures, LoopForm, MapChanges, MapState, NativeProgram, ProgramKind, Restore,
-        Spliced,
-    },
+    program::{Body, Change, Figures, LoopForm, MapChanges, MapState, Restore, Spliced},
     timing::{Observation, Request},
 };
-
 use serde_json::Value;
 
 use super::{
-    Part, Programs, Work, expected, hot, maps,
-    proof::{self, Expected, Turn},
+    Part, Programs, Work, expected, hot,
+    loaded::LoadedProgram,
+    maps,
+    proof::{self, Expected},
 };
 use crate::{
     builtin::{
@@ -55,15 +53,6 @@ pub(super) struct ProgramEpoch {
     seed: u64,
     memory_before: KernelMemory,
     _pinned: CpuPin,
-}
-
-/// A program, and the loops in which it or its floor runs: packets share them.
-struct LoadedProgram {
-    /// Before what it has the maps of.
-    loops: BTreeMap<(Body, Change), Spliced>,
-    native: NativeProgram,
-    /// What is known of each packet, by its place.
-    packets: BTreeMap<usize, (Expected, Change)>,
 }
 
 /// A case.
@@ -121,12 +110,7 @@ impl ProgramEpoch {
                 }
                 Part::Empty | Part::Program | Part::Floor => programs.native(work)?,
             };
-            let loaded = LoadedProgram {
-                loops: BTreeMap::new(),
-                native,
-                packets: BTreeMap::new(),
-            };
-            self.programs.insert(key.clone(), loaded);
+            self.programs.insert(key.clone(), LoadedProgram::of(native));
         }
         self.programs.get_mut(&key).context("it was just loaded")
     }
@@ -312,85 +296,6 @@ impl ProgramEpoch {
     }
 }
 
-impl LoadedProgram {
-    /// How a part of a case on one packet is run, and what it must do.
-    fn alone(
-        &self,
-        part: Part,
-        packet: &[u8],
-        expected: Expected,
-        change: Change,
-    ) -> ((Body, Change), Expected) {
-        if part == Part::Program {
-            return ((Body::Program, change), expected);
-        }
-        let code = expected.code;
-        let nothing = Expected::of_nothing(self.native.kind(), packet, code);
-        ((Body::Return(code), change), nothing)
-    }
-
-    /// The same on packets that take turns, of which a batch ends with the last.
-    fn in_turn(
-        &self,
-        part: Part,
-        last: &[u8],
-        each: Vec<(String, Expected)>,
-        changes: &[Change],
-    ) -> ((Body, Change), Expected) {
-        let change = Change::to_next(changes);
-        let is_floor = part != Part::Program;
-        let turn = |(name, expected): &(String, Expected)| Turn {
-            name: name.clone(),
-            code: if is_floor { 0 } else { expected.code },
-        };
-        let turns: Vec<Turn> = each.iter().map(turn).collect();
-        let grew = each.iter().flat_map(|(_, expected)| expected.grew.clone());
-        let grew = grew.collect();
-        let left = match each.into_iter().next_back() {
-            Some((_, expected)) if !is_floor => expected,
-            _ => Expected::of_nothing(self.native.kind(), last, 0),
-        };
-        let body = if is_floor {
-            Body::Return(0)
-        } else {
-            Body::Program
-        };
-        let code = turns.first().map_or(0, |turn| turn.code);
-        let expected = Expected {
-            code,
-            grew,
-            turns,
-            ..left
-        };
-        ((body, change), expected)
-    }
-
-    /// What the program does with a packet alone, and what has to be undone.
-    fn observe(
-        &mut self,
-        form: LoopForm,
-        cpu: u32,
-        input: usize,
-        packet: &[u8],
-    ) -> Result<(Expected, Change)> {
-        if let Some(known) = self.packets.get(&input) {
-            return Ok(known.clone());
-        }
-        let oracle = self.native.oracle(cpu, packet)?;
-        let (once, change) = self.native.change(form, cpu, packet, &oracle)?;
-        let expected = Expected {
-            code: oracle.code,
-            output: oracle.output,
-            changes: once.changes,
-            grew: oracle.grew,
-            turns: Vec::new(),
-        };
-        let known = (expected, change);
-        self.packets.insert(input, known.clone());
-        Ok(known)
-    }
-}
-
 impl LoadedEpoch for ProgramEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let mut ns_per_run = 0.0;
@@ -528,22 +433,4 @@ fn secondary(figures: &Figures) -> Vec<(String, f64)> {
         stacks.map(|(number, &bytes): (u32, &u64)| (format!("verified_stack_{number:03}"), bytes));
     let all = named.into_iter().chain(stacks);
     all.map(|(name, value)| (name, value as f64)).collect()
-}
-
-impl Expected {
-    /// What a program leaves that does nothing.
-    fn of_nothing(kind: ProgramKind, packet: &[u8], code: u32) -> Self {
-        let mut output = packet.to_vec();
-        if matches!(kind, ProgramKind::CgroupSkb | ProgramKind::SocketFilter) {
-            // A test run takes it away, and hands back zeros.
-            output.iter_mut().take(14).for_each(|byte| *byte = 0);
-        }
-        Expected {
-            code,
-            output,
-            changes: Default::default(),
-            grew: BTreeSet::new(),
-            turns: Vec::new(),
-        }
-    }
 }
