@@ -11,6 +11,8 @@ enum {
 	DATA_END
 };
 
+/* A bit for each word that a run moves: what moves it back is called around an empty program too, by 0. */
+const volatile __u32 program_moved;
 struct program_state program_halfway; /* on half the way */
 
 PROGRAM_TARGET(struct xdp_md *ctx)
@@ -28,6 +30,12 @@ static __always_inline __s64 moved(int from, int to)
 {
 	return *(volatile __u64 *)&program_start.words[to] -
 	       *(volatile __u64 *)&program_now.words[from];
+}
+
+/* Whether what moves this word back is called in any case. */
+static __always_inline _Bool always(int word)
+{
+	return program_moved >> word & 1;
 }
 
 /*
@@ -86,19 +94,19 @@ static __always_inline void restore(struct xdp_md *ctx)
 		   *(volatile __u64 *)&program_now.words[META];
 	if (half)
 		metadata = (metadata >> 1) & ~3; /* whole words alone */
-	if (metadata)
+	if (always(META) || metadata)
 		bpf_xdp_adjust_meta(ctx, metadata);
 	head = moved(DATA, DATA);
 	if (half) {
 		rest = head - (head >> 1);
 		head >>= 1;
 	}
-	if (head)
+	if (always(DATA) || head)
 		bpf_xdp_adjust_head(ctx, head);
 	tail = moved(DATA_END, DATA_END);
 	if (half)
 		tail >>= 1;
-	if (tail)
+	if (always(DATA_END) || tail)
 		bpf_xdp_adjust_tail(ctx, tail);
 	if (program_restore == RESTORE_FRONT) {
 		if (half) {

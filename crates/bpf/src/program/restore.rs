@@ -8,6 +8,7 @@ const FRONT_BYTES: usize = 64;
 /// Words of the state of an XDP program (`program_xdp.bpf.c`).
 const META: usize = 0;
 const DATA: usize = 1;
+const DATA_END: usize = 2;
 /// Word of the state of an skb (`program_skb.bpf.c`).
 const LENGTH: usize = 0;
 
@@ -46,9 +47,24 @@ impl Change {
             restore: Restore::All {
                 tail: !changes.iter().any(at_head),
             },
+            words: std::array::from_fn(|at| {
+                let mut words = changes.iter().map(|change| change.words[at]);
+                words.find(|&word| word != 0).unwrap_or(0)
+            }),
             turns: changes.len() as u32,
             ..Change::NOTHING
         }
+    }
+
+    /// What an XDP driver moves back in any case: a bit for each word that one run moves. Metadata is what lies between two.
+    fn moved(&self) -> u64 {
+        let moves = [
+            (META, self.words[DATA] != self.words[META]),
+            (DATA, self.words[DATA] != 0),
+            (DATA_END, self.words[DATA_END] != 0),
+        ];
+        let bit = |(word, moves): (usize, bool)| u64::from(moves) << word;
+        moves.into_iter().map(bit).sum()
     }
 
     /// Constants of the driver, by name.
@@ -66,6 +82,7 @@ impl Change {
             ("program_turns", u64::from(self.turns)),
         ];
         match kind {
+            ProgramKind::Xdp => constants.push(("program_moved", self.moved())),
             ProgramKind::Tc => {
                 let tail = self.restore == Restore::All { tail: true };
                 constants.push(("program_tail", u64::from(tail)));
