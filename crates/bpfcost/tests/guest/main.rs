@@ -9,6 +9,7 @@ mod tool;
 
 mod attach;
 mod attaching;
+mod datapath;
 mod ends;
 mod exact;
 mod faults;
