@@ -40,6 +40,8 @@ pub(super) fn spots(
         }
         Ok(())
     })?;
+    let detail = "they were to be traced";
+    prove(differs("runs of the program", TRACED, codes.len(), detail))?;
     for code in codes {
         let detail = "a traced run of the program does something else";
         prove(differs("return code", expected.code, code, detail))?;
