@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpfcost_bpf::program::MachineCode;
 
 use super::{Message, Requests, TraceReply, message::TraceOrder};
@@ -24,9 +24,11 @@ impl HostTracer {
     fn ask(&self, order: TraceOrder) -> Result<Vec<RunTrace>> {
         let message = |number| Message::Trace { number, order };
         let answer: TraceReply = self.0.ask("a trace", message, Duration::ZERO, PATIENCE)?;
-        answer
-            .map_err(anyhow::Error::msg)
-            .context("the host cannot trace instructions")
+        answer.map_err(|why| {
+            anyhow::anyhow!(
+                "the host cannot trace instructions: {why}\n  Measure without --hot-spots, or with another QEMU: 7.2 can do it"
+            )
+        })
     }
 }
 
