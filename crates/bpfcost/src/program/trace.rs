@@ -107,7 +107,9 @@ impl TraceReader {
 impl UnderWay {
     fn inside(&mut self, address: u64, is_called: bool) {
         if !self.inside && !is_called {
-            let returns = |call: &mut u64| (*call..=*call + LONGEST_INSTRUCTION).contains(&address);
+            let returns = |call: &mut u64| {
+                (*call..=call.saturating_add(LONGEST_INSTRUCTION)).contains(&address)
+            };
             self.calls.pop_if(returns);
         }
         *self.run.own.entry(address).or_default() += 1;
