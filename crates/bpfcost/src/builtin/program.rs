@@ -12,6 +12,7 @@ mod loader;
 mod maps;
 mod proof;
 pub(super) mod shown;
+mod shown_change;
 mod shown_hot;
 mod shown_maps;
 mod work;

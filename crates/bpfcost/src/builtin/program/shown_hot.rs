@@ -1,6 +1,6 @@
 //! Where the instructions of a run are spent, in tables.
 
-use super::hot::HOT_SPOTS;
+use super::{hot::HOT_SPOTS, shown_change};
 use crate::{
     program::{HotCall, HotLine, HotSpots},
     record::{CaseRecord, Record},
@@ -27,23 +27,35 @@ struct Row<'a, T> {
     all: u64,
 }
 
-/// A row for each line; then one for each call.
-pub(super) fn tables(record: &Record, detail: Detail) -> [Option<Table>; 2] {
-    let spots: Vec<(&CaseRecord, HotSpots)> = record.cases.iter().filter_map(spots).collect();
-    [lines(&spots, detail), calls(&spots)]
+/// What is known of a case.
+pub(super) type Spots<'a> = (&'a CaseRecord, HotSpots);
+
+/// A row for each line; one for each line that two versions differ in; one for each call.
+pub(super) fn tables(record: &Record, detail: Detail) -> [Option<Table>; 3] {
+    let spots: Vec<Spots<'_>> = record.cases.iter().filter_map(spots).collect();
+    [
+        lines(&spots, detail),
+        shown_change::table(&spots, detail),
+        calls(&spots),
+    ]
 }
 
-fn spots(case: &CaseRecord) -> Option<(&CaseRecord, HotSpots)> {
+/// The most lines of a case that are shown.
+pub(super) fn most(detail: Detail) -> usize {
+    match detail {
+        Detail::Brief | Detail::Document => BRIEF,
+        Detail::Full | Detail::Page => usize::MAX,
+    }
+}
+
+fn spots(case: &CaseRecord) -> Option<Spots<'_>> {
     let spots = case.observed.as_ref()?.get(HOT_SPOTS)?;
     let spots = serde_json::from_value(spots.clone()).ok()?;
     Some((case, spots))
 }
 
-fn lines(spots: &[(&CaseRecord, HotSpots)], detail: Detail) -> Option<Table> {
-    let most = match detail {
-        Detail::Brief | Detail::Document => BRIEF,
-        Detail::Full | Detail::Page => usize::MAX,
-    };
+fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
+    let most = most(detail);
     let mut rows: Vec<Row<'_, &HotLine>> = Vec::new();
     let mut hidden = 0;
     for (case, spots) in spots {
@@ -78,7 +90,7 @@ fn lines(spots: &[(&CaseRecord, HotSpots)], detail: Detail) -> Option<Table> {
     })
 }
 
-fn calls(spots: &[(&CaseRecord, HotSpots)]) -> Option<Table> {
+fn calls(spots: &[Spots<'_>]) -> Option<Table> {
     let mut rows: Vec<Row<'_, &HotCall>> = Vec::new();
     for (case, spots) in spots {
         let row = |of| Row {
@@ -101,7 +113,7 @@ fn calls(spots: &[(&CaseRecord, HotSpots)]) -> Option<Table> {
     })
 }
 
-fn count(instructions: u64) -> Cell {
+pub(super) fn count(instructions: u64) -> Cell {
     Cell::number(number::count(instructions), instructions as f64)
 }
 
@@ -111,7 +123,7 @@ fn share(part: u64, all: u64) -> Cell {
 }
 
 /// The file's name and the line's number.
-fn place(line: &HotLine) -> String {
+pub(super) fn place(line: &HotLine) -> String {
     match line.line {
         0 => String::new(),
         number => {
