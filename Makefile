@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test mutants fuzz soak miri tsan bench lint clean
+.PHONY: help setup build run report atlas test mutants fuzz soak endurance miri tsan bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -20,7 +20,7 @@ C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples -name '*.[c
 SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
 
 help: ## Show this
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 setup: ## Install everything that run, test and lint need (Debian 12 or newer)
 	@scripts/setup.sh all
@@ -58,6 +58,10 @@ mutants: ## Make every BPF program wrong in every small way, and count what the 
 
 soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 	BPFCOST_SOAK=1000000000 cargo test --locked -p bpfcost-pool --test soak -- --nocapture
+
+endurance: ## Kill 50 runs at random moments, and look for what they leave (20 minutes)
+	@scripts/setup.sh test
+	$(RUNNER) cargo test --locked -p bpfcost --test cli -- --ignored --nocapture many_kills
 
 # What a nightly toolchain lacks for the next three is named, and skipped.
 HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')

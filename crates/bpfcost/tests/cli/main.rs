@@ -9,6 +9,17 @@
     reason = "a part of it is used"
 )]
 mod browser;
+#[path = "../guest/require.rs"]
+#[allow(dead_code, unused_imports, reason = "a part of it is used")]
+mod guests;
+#[path = "../overhead/object.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod object;
+#[path = "../common/own_cgroups.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod own_cgroups;
+#[path = "../common/patched.rs"]
+mod patched;
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../common/sample_parts.rs"]
@@ -41,6 +52,7 @@ mod attached;
 mod baselines;
 mod disk;
 mod docs;
+mod endurance;
 mod finished;
 mod help;
 mod interrupts;
@@ -62,3 +74,6 @@ mod stack;
 mod tool;
 mod top;
 mod workflows;
+
+// As `guests` calls it.
+use require as shared;

@@ -14,7 +14,7 @@ use crate::{require, tool::Tool};
 /// Where Debian's libxdp1 has its programs.
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/bpf";
 
-const SOURCE: &str = r#"
+pub(crate) const SOURCE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
 unsigned long runs;
@@ -55,7 +55,7 @@ SEC("kprobe/tcp_sendmsg") int at_kprobe(void *context) { return 0; }
 "#;
 
 /// Compiles a source to `NAME.bpf.o` in the tool's folder, as people do, without headers.
-fn compile(tool: &Tool, name: &str, source: &str) {
+pub(crate) fn compile(tool: &Tool, name: &str, source: &str) {
     tool.write(&format!("{name}.c"), source);
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     let done = Command::new(clang)

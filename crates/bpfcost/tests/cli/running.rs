@@ -1,6 +1,7 @@
 //! A run in the background: its journal, what it holds in the kernel, and its end.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     process::{Child, Command},
@@ -19,11 +20,11 @@ pub(crate) struct Running {
     journal: PathBuf,
 }
 
-/// What a process held in the kernel, by the kernel's numbers.
+/// What processes held in the kernel, by the kernel's numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    programs: Vec<u32>,
-    maps: Vec<u32>,
+    pub(crate) programs: BTreeSet<u32>,
+    pub(crate) maps: BTreeSet<u32>,
 }
 
 impl Running {
@@ -34,9 +35,13 @@ impl Running {
 
     /// Starts what writes no record.
     pub(crate) fn without_record(tool: &Tool, line: &str) -> Self {
-        let child = tool.command(line).spawn();
+        Running::spawn(tool, &mut tool.command(line))
+    }
+
+    /// Starts this command of the tool's.
+    pub(crate) fn spawn(tool: &Tool, command: &mut Command) -> Self {
         Running {
-            child: Some(child.expect("the binary runs")),
+            child: Some(command.spawn().expect("the binary runs")),
             journal: tool.path("x.json.journal"),
         }
     }
@@ -68,7 +73,7 @@ impl Running {
     pub(crate) fn until_or_end(&mut self, wanted: impl Fn(&str) -> bool) -> bool {
         let begun = Instant::now();
         while !wanted(&self.journal()) {
-            if self.child().try_wait().expect("a child").is_some() {
+            if self.is_over() {
                 return false;
             }
             assert!(begun.elapsed() < PATIENCE, "{}", self.journal());
@@ -77,29 +82,30 @@ impl Running {
         true
     }
 
-    /// What it holds in the kernel just now, by its open files.
+    /// Waits for so long, or until it ends; whether it has ended.
+    pub(crate) fn ends_within(&mut self, time: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !self.is_over() {
+            sleep(Duration::from_millis(1));
+        }
+        self.is_over()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child().try_wait().expect("a child").is_some()
+    }
+
+    /// What it holds in the kernel just now.
     pub(crate) fn held(&mut self) -> Held {
-        let mut held = Held::default();
-        let process = format!("/proc/{}", self.id());
+        let id = self.id();
         // Until exec() is through, it has this process's files still; the name comes after they are closed.
-        let name = fs::read_to_string(format!("{process}/comm")).unwrap_or_default();
-        if name.trim_end() != "bpfcost" {
-            return held;
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        if name.trim_end() == "bpfcost" {
+            Held::by([id])
+        } else {
+            Held::default()
         }
-        for file in fs::read_dir(format!("{process}/fdinfo"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let text = fs::read_to_string(file.path()).unwrap_or_default();
-            let number = |key: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(key));
-                line.and_then(|value| value.trim().parse::<u32>().ok())
-            };
-            held.programs.extend(number("prog_id:"));
-            held.maps.extend(number("map_id:"));
-        }
-        held
     }
 
     /// Waits until it holds something.
@@ -148,6 +154,24 @@ impl Drop for Running {
 }
 
 impl Held {
+    /// What these processes hold just now, by their open files.
+    pub(crate) fn by(processes: impl IntoIterator<Item = u32>) -> Self {
+        let mut held = Held::default();
+        let files = processes
+            .into_iter()
+            .filter_map(|id| fs::read_dir(format!("/proc/{id}/fdinfo")).ok());
+        for file in files.flatten().flatten() {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            let number = |key: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(key));
+                line.and_then(|value| value.trim().parse::<u32>().ok())
+            };
+            held.programs.extend(number("prog_id:"));
+            held.maps.extend(number("map_id:"));
+        }
+        held
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.programs.is_empty() && self.maps.is_empty()
     }

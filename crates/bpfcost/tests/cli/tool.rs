@@ -1,7 +1,7 @@
 //! The binary with its own home, and its output.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -89,6 +89,26 @@ impl Tool {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        command
+    }
+
+    /// The same command with this user's kernels and programs, what is known of KVM, and where go keeps its counters. Its
+    /// temporary files go to `scratch`.
+    pub(crate) fn with_caches(&self, mut command: Command) -> Command {
+        let home = |name: &str, below: &str| {
+            let set = env::var_os(name).map(PathBuf::from);
+            let home = env::var_os("HOME").map(|home| Path::new(&home).join(below));
+            set.filter(|path| path.is_absolute())
+                .or(home)
+                .unwrap_or_default()
+        };
+        let scratch = self.path("scratch");
+        fs::create_dir_all(&scratch).expect("a folder");
+        command
+            .env("TMPDIR", scratch)
+            .env("XDG_CACHE_HOME", home("XDG_CACHE_HOME", ".cache"))
+            .env("XDG_CONFIG_HOME", home("XDG_CONFIG_HOME", ".config"))
+            .env("XDG_DATA_HOME", home("XDG_DATA_HOME", ".local/share"));
         command
     }
 

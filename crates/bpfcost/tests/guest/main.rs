@@ -3,6 +3,8 @@
 
 #[path = "../common/kept.rs"]
 mod kept;
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod shared;
 #[path = "../cli/tool.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
 mod tool;

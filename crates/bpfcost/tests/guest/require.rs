@@ -1,13 +1,10 @@
 //! Whether guests can be had here; a skip says why, and is a failure where `BPFCOST_REQUIRE` names `vm`.
 
-#[path = "../../../bpf/tests/require/mod.rs"]
-mod shared;
-
 use std::{path::PathBuf, sync::OnceLock};
 
-pub(crate) use shared::{required, skip, skip_as};
+pub(crate) use crate::shared::{required, skip, skip_as};
 
-use crate::{tool::Tool, visit};
+use crate::tool::Tool;
 
 /// The kernel that tests boot, unless `BPFCOST_TEST_KERNEL` names another one.
 const KERNEL: &str = "6.12";
@@ -81,7 +78,7 @@ fn there(kernel: &str) -> Result<(), String> {
 /// The program's output where it failed.
 fn says(line: &str) -> Result<(), String> {
     let tool = Tool::new();
-    let said = visit::command(&tool, line).output();
+    let said = tool.with_caches(tool.command(line)).output();
     let said = crate::tool::said(&said.expect("the binary runs"));
     match said.code {
         Some(0) => Ok(()),
@@ -93,7 +90,7 @@ fn says(line: &str) -> Result<(), String> {
 pub(crate) fn image(kernel: &str) -> PathBuf {
     let tool = Tool::new();
     let line = format!("run xdp-lb --on vm:{kernel} --dry-run");
-    let said = visit::command(&tool, &line).output();
+    let said = tool.with_caches(tool.command(&line)).output();
     let out = crate::tool::said(&said.expect("the binary runs")).out;
     let named = out.lines().find(|line| line.starts_with("in a guest"));
     let path = named.and_then(|line| line.split_once('('));

@@ -1,8 +1,8 @@
 //! A run in a guest: its command, its journal while it goes on, and what it leaves behind.
 
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    path::PathBuf,
     process::{Child, Command},
     thread::sleep,
     time::{Duration, Instant},
@@ -20,21 +20,7 @@ pub(crate) const QUICK: &str = "run ladder --quick --seed 7 --case added-10";
 
 /// The command line with its own home, but with this user's kernels and programs, and what is known of KVM.
 pub(crate) fn command(tool: &Tool, line: &str) -> Command {
-    let home = |name: &str, below: &str| {
-        let set = env::var_os(name).map(PathBuf::from);
-        let home = env::var_os("HOME").map(|home| Path::new(&home).join(below));
-        set.filter(|path| path.is_absolute())
-            .or(home)
-            .unwrap_or_default()
-    };
-    let scratch = tool.path("scratch");
-    fs::create_dir_all(&scratch).expect("a folder");
-    let mut command = tool.command(line);
-    command
-        .env("TMPDIR", scratch)
-        .env("XDG_CACHE_HOME", home("XDG_CACHE_HOME", ".cache"))
-        .env("XDG_DATA_HOME", home("XDG_DATA_HOME", ".local/share"));
-    command
+    tool.with_caches(tool.command(line))
 }
 
 /// A shell in the same surroundings that runs `$BPFCOST`. Its mounts are its own, and end with it.

@@ -1,6 +1,8 @@
 //! `bpfcost overhead` as its user meets it: its four forms, its kinds of probes, its mistakes, and that nothing is left.
 //! What needs BPF goes through `require`.
 
+#[path = "../common/patched.rs"]
+mod patched;
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../cli/tool.rs"]

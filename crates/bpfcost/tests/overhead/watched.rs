@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::FileExt as _,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -13,6 +12,7 @@ use serde_json::Value;
 use crate::{
     measuring::{Measuring, record, run, says},
     object::{calls, ends},
+    patched::patched,
     require,
     tool::{STATE, Tool, said},
 };
@@ -92,29 +92,6 @@ fn uprobes_run_in_what_a_watched_process_starts() {
     assert!(trials.all(|hits| hits.as_f64() > Some(1.0)), "{hits}");
 }
 
-/// The executable bytes of the C library, in the process and in the file.
-fn library(pid: &str) -> (Vec<u8>, Vec<u8>) {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
-    let line = maps
-        .lines()
-        .find(|line| line.contains(" r-xp ") && line.contains("libc.so.6"));
-    let words: Vec<&str> = line.expect("the C library").split_whitespace().collect();
-    let (start, end) = words[0].split_once('-').expect("a range");
-    let number = |text| u64::from_str_radix(text, 16).expect("a number");
-    let (start, end, offset) = (number(start), number(end), number(words[2]));
-    let read = |path: &str, at| {
-        let mut bytes = vec![0; (end - start) as usize];
-        let file = fs::File::open(path).expect("a file");
-        // The last page of the file is not whole.
-        let _ = file.read_at(&mut bytes, at).expect("bytes");
-        bytes
-    };
-    (
-        read(&format!("/proc/{pid}/mem"), start),
-        read(words[5], offset),
-    )
-}
-
 #[test]
 fn no_process_is_left_probed_or_stopped_by_a_kill() {
     if !require::host() {
@@ -132,15 +109,9 @@ fn no_process_is_left_probed_or_stopped_by_a_kill() {
     let mut run = Measuring::start(&tool, &["user:calls.bpf.o", "--watch", &id]);
     run.until_trials_of(&[1]);
     // In the middle of a window with the probe.
-    wait_until(|| {
-        let (memory, file) = library(&id);
-        memory != file
-    });
+    wait_until(|| !patched(service.0.id()).is_empty());
     run.kill();
-    wait_until(|| {
-        let (memory, file) = library(&id);
-        memory == file
-    });
+    wait_until(|| patched(service.0.id()).is_empty());
     let length = || fs::metadata(&turns).expect("turns").len();
     let before = length();
     wait_until(|| length() > before + 100);

@@ -1,6 +1,6 @@
 //! A definition that is quick to run, and what it leaves behind.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs};
 
 use crate::{require, tool::Tool};
 
@@ -81,20 +81,4 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
 pub(crate) fn called(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ")
-}
-
-/// Control groups of a process of the program, wherever they are mounted.
-pub(crate) fn groups(pid: u32) -> Vec<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
-    let places = mounts.lines().filter(|line| line.contains(" - cgroup2 "));
-    let places = places.filter_map(|line| line.split(' ').nth(4));
-    let folders = places.map(|place| PathBuf::from(place).join(own.unwrap_or_default()));
-    let groups = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let name = format!("bpfcost-{pid}-");
-    groups
-        .filter(|group| group.file_name().to_string_lossy().starts_with(&name))
-        .map(|group| group.path())
-        .collect()
 }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use crate::{
-    definition::{REDIS, able, called, family, groups, with},
+    definition::{REDIS, able, called, family, with},
+    own_cgroups::groups,
     require,
     running::Running,
     tool::Tool,

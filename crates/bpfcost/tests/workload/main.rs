@@ -4,6 +4,8 @@
 #[path = "../common/kept.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
 mod kept;
+#[path = "../common/own_cgroups.rs"]
+mod own_cgroups;
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../cli/running.rs"]
