@@ -36,9 +36,16 @@ impl Base {
         let base = Base(scratch);
         let context = base.context(definition, free_port()?)?;
         write(definition, &context)?;
+        // A compiler that is killed leaves its temporary files: here they are removed with the folder. Not in the folder
+        // itself, where go would ignore a go.mod.
+        let temporary = context.dir.join("tmp");
+        fs::create_dir_all(&temporary)
+            .with_context(|| format!("cannot make the folder {}", temporary.display()))?;
+        let temporary = ("TMPDIR".to_owned(), temporary.display().to_string());
         for command in &definition.prepare {
             let command = context.command(command)?;
-            let mut process = Process::start_in(Some(&context.dir), &command, &[], &[])?;
+            let env = std::slice::from_ref(&temporary);
+            let mut process = Process::start_in(Some(&context.dir), &command, &[], env)?;
             let preparing = || format!("preparing the workload: {}", command.join(" "));
             if !process.wait(PREPARATION).with_context(preparing)?.success() {
                 return Err(Error::Server(format!(

@@ -46,7 +46,7 @@ pub struct Definition {
     /// Files of `workloads/`, which are part of this program: added to `files` under their last name.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// Commands run once in `{dir}` before the first server starts.
+    /// Commands run once in `{dir}` before the first server starts. Their temporary files go to `{dir}/tmp`.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,
     /// How server and client reach each other: `here` (where it is empty), `loopback` or `veth`, of their own, or

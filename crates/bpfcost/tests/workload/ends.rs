@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    definition::{REDIS, able, called, family, with},
+    definition::{CLIENT, REDIS, able, called, family, with},
     own_cgroups::groups,
     require,
     running::Running,
@@ -116,6 +116,39 @@ fn killed_in_a_window() {
     run.kill();
     had.assert_gone();
     assert_eq!(tool.names(), ["x.json.journal", "x.toml"]);
+}
+
+/// A compiler that is killed leaves its temporary files where it made them.
+#[test]
+fn killed_in_preparation() {
+    if !able(&[]) {
+        return;
+    }
+    let slow = r#"prepare = [["sh", "-c", "mktemp made-XXXX --tmpdir && exec sleep 1234"]]"#;
+    let tool = with(CLIENT, "headline", &format!("{slow}\nheadline"));
+    let line = "run x.toml --quick --out x.json";
+    let mut run = Running::spawn(&tool, &mut tool.with_caches(tool.command(line)));
+    let files = || {
+        let mut files = vec![tool.path("scratch")];
+        let mut next = 0;
+        while let Some(folder) = files.get(next) {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            files.extend(entries.map(|entry| entry.path()).collect::<Vec<_>>());
+            next += 1;
+        }
+        files.split_off(1)
+    };
+    let until = |wanted: &dyn Fn(&[PathBuf]) -> bool| {
+        let begun = Instant::now();
+        while !wanted(&files()) {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", files());
+            sleep(Duration::from_millis(5));
+        }
+    };
+    let made = |path: &PathBuf| path.display().to_string().contains("/made-");
+    until(&|files| files.iter().any(made));
+    run.kill();
+    until(&|files| files.is_empty());
 }
 
 #[test]
