@@ -20,12 +20,12 @@ use super::{
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning},
-    record::{Disturbance, FeatureRecord, Machine},
+    record::{Disturbance, FeatureRecord, Journal, Machine},
     target::{
         CheckState, Host, Target,
         guest::{
             Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
-            Tools,
+            Rescue, Tools,
         },
         kernel::{Kernel, Store},
     },
@@ -85,6 +85,14 @@ impl Place {
         };
         let (guest, machine) = boot(&target, kernel, plan, journal, interrupt)?;
         Ok((Place::Guest(Box::new(guest)), machine))
+    }
+
+    /// What is done where this process is killed before it has written all that a guest sent.
+    pub(super) fn rescue(&self, journal: &Journal) -> Result<Option<Rescue>> {
+        match self {
+            Place::Here(_) => Ok(None),
+            Place::Guest(guest) => guest.rescue(journal).map(Some),
+        }
     }
 
     /// Measures to the end.

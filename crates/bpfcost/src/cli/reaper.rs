@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::{reaper, restore};
+use crate::{reaper, restore, target::guest};
 
 /// What this program does to clean up after itself.
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,6 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(_args: &Args) -> Result<Exit> {
-    reaper::serve(restore::put_back);
+    reaper::serve(restore::put_back, guest::rescue);
     Ok(Exit::Done)
 }

@@ -209,6 +209,7 @@ impl Session {
         mut place: Place,
         interrupt: &AtomicBool,
     ) -> Result<(Outcome, Option<JournalError>)> {
+        let _rescue = place.rescue(&self.journal)?;
         let mut taker = Taker {
             progress: Progress::new(&self.plan, self.measured.seconds()),
             journal: &mut self.journal,

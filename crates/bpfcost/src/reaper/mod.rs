@@ -48,6 +48,12 @@ pub(crate) enum Duty {
     Folder(PathBuf),
     /// Put back what this note says.
     PutBack(PathBuf),
+    /// Write what a guest with this folder sent to this journal, which held so many bytes before.
+    Rescue {
+        folder: PathBuf,
+        journal: PathBuf,
+        from: u64,
+    },
 }
 
 /// A line to the reaper.
@@ -149,8 +155,8 @@ impl Drop for Reaper {
 }
 
 /// Runs the reaper: reads duties until standard input is closed, then does those that are left. `put_back` does
-/// what a note says.
-pub(crate) fn serve(put_back: fn(&Path)) {
+/// what a note says, `rescue` writes what a guest sent.
+pub(crate) fn serve(put_back: fn(&Path), rescue: fn(&Path, &Path, u64)) {
     let mut owed: Vec<Duty> = Vec::new();
     for line in io::stdin().lock().lines() {
         match line.map(|line| serde_json::from_str(&line)) {
@@ -164,7 +170,7 @@ pub(crate) fn serve(put_back: fn(&Path)) {
     let (ends, others): (Vec<Duty>, Vec<Duty>) = owed.into_iter().rev().partition(Duty::ends);
     ends.iter()
         .chain(&others)
-        .for_each(|duty| duty.act(put_back));
+        .for_each(|duty| duty.act(put_back, rescue));
 }
 
 impl Duty {
@@ -174,7 +180,7 @@ impl Duty {
     }
 
     /// Does the duty. Failures are ignored: there is no place to report them.
-    fn act(&self, put_back: fn(&Path)) {
+    fn act(&self, put_back: fn(&Path), rescue: fn(&Path, &Path, u64)) {
         match self {
             Duty::Cgroup(path) => {
                 let _ = groups::clear(path);
@@ -187,6 +193,11 @@ impl Duty {
             }
             Duty::Folder(path) => remove(path),
             Duty::PutBack(note) => put_back(note),
+            Duty::Rescue {
+                folder,
+                journal,
+                from,
+            } => rescue(folder, journal, *from),
         }
     }
 }
@@ -211,7 +222,7 @@ mod tests {
         for (prefix, stays) in [("bpfcost-scratch-", false), ("bpfcost-", true)] {
             let folder = tempfile::TempDir::with_prefix(prefix).expect("a folder");
             fs::write(folder.path().join("file"), "x").expect("a file");
-            Duty::Folder(folder.path().to_owned()).act(|_| {});
+            Duty::Folder(folder.path().to_owned()).act(|_| {}, |_, _, _| {});
             assert_eq!(folder.path().exists(), stays, "{prefix}");
         }
     }

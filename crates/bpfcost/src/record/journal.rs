@@ -8,6 +8,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -190,6 +191,47 @@ impl Journal {
         journal.cut()?;
         journal.line(&JournalNote::Resumed { at: at.to_owned() })?;
         Ok((journal, contents))
+    }
+
+    /// Takes over a journal from a process that was killed in the part of the run that began behind `from` bytes; with it,
+    /// how many whole lines that part has. Refused where another process goes on with it, or has finished it.
+    pub(crate) fn take_over(path: &Path, from: u64) -> Result<(Journal, usize), JournalError> {
+        let read = |error| JournalError::read(path, error);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(read)?;
+        lock(&file, path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(read)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        let length = whole.map_or(0, |end| end + 1);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let part = bytes.get(from..length);
+        let lines = part.map(|part| part.split_inclusive(|byte| *byte == b'\n'));
+        let resumed = |line| {
+            matches!(
+                read_line(line),
+                Ok(JournalLine::Note(JournalNote::Resumed { .. }))
+            )
+        };
+        let gone_on = lines.clone().is_none_or(|mut lines| lines.any(resumed));
+        if gone_on || file.metadata().map_err(read)?.nlink() == 0 {
+            return Err(JournalError::Unfinished(path.to_owned()));
+        }
+        let mut journal = Journal {
+            file,
+            path: path.to_owned(),
+            length: length as u64,
+        };
+        journal.cut()?;
+        Ok((journal, lines.map_or(0, Iterator::count)))
+    }
+
+    /// Bytes of whole lines.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Where it lies.

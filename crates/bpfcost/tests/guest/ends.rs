@@ -50,6 +50,43 @@ fn killed_while_it_measures() {
     );
 }
 
+/// The host is stopped first, so that trials come that it can't have written.
+#[test]
+fn a_kill_loses_no_trial_that_the_guest_sent() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
+    let mut visit = Visit::start(&tool, &line, "{}");
+    measuring(&mut visit, &tool);
+    visit.signal("STOP");
+    let journal = || fs::read_to_string(tool.path("x.json.journal")).expect("the journal");
+    let written = || journal().matches("\n{\"trial\"").count();
+    let before = written();
+    visit.wait_for(|_| sent(&tool) >= before + 3);
+    let there = sent(&tool);
+    visit.signal("KILL");
+    visit.end();
+    assert_nothing_left(&tool);
+    assert!(
+        written() >= there,
+        "{there} trials were sent, {} are kept",
+        written()
+    );
+    bpfcost::record::read_journal(&tool.path("x.json.journal")).expect("a whole journal");
+}
+
+/// How many trials the guest has sent.
+fn sent(tool: &Tool) -> usize {
+    let folders = fs::read_dir(tool.path("scratch")).into_iter().flatten();
+    let streams = folders.flatten().map(|entry| entry.path().join("stream"));
+    let texts = streams.filter_map(|path| fs::read_to_string(path).ok());
+    texts
+        .map(|text| text.matches("{\"event\":{\"trial\"").count())
+        .sum()
+}
+
 #[test]
 fn killed_while_the_guest_boots() {
     let Some((tool, _)) = ended(&["KILL"], booting) else {

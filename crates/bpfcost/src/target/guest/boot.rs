@@ -11,10 +11,11 @@ use bpfcost_bpf::program::MachineCode;
 use serde::Serialize;
 
 use super::{
-    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Tail, Tools, TraceOrder,
-    TraceReply, command::READY, qemu::Qemu, recorder::Recorder, snapshot::Snapshot, trouble,
+    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Rescue, Tail, Tools,
+    TraceOrder, TraceReply, command::READY, qemu::Qemu, recorder::Recorder, snapshot::Snapshot,
+    trouble,
 };
-use crate::program::TraceReader;
+use crate::{program::TraceReader, record::Journal};
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
 /// to load an epoch: seconds, even emulated.
@@ -123,6 +124,11 @@ impl Guest {
     /// The port of 127.0.0.1 on this machine by which servers in it are reached, where any are.
     pub fn port(&self) -> Option<u16> {
         self.port
+    }
+
+    /// Has the reaper write what it sends to this journal, where this process is killed before it has done so.
+    pub fn rescue(&self, journal: &Journal) -> anyhow::Result<Rescue> {
+        Rescue::of(self.channel.folder(), journal)
     }
 
     /// Answers what the guest asked for. Its silence while it waited does not count.

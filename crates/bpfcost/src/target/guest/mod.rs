@@ -21,6 +21,7 @@ mod monitor;
 mod qemu;
 mod recorder;
 mod requests;
+mod rescue;
 mod snapshot;
 mod tools;
 
@@ -36,4 +37,6 @@ pub use host_tracer::HostTracer;
 pub use launch::launch;
 pub use message::{Failure, Job, LoadReply, Message, TraceOrder, TraceReply};
 pub use requests::Requests;
+pub use rescue::Rescue;
+pub(crate) use rescue::rescue;
 pub use tools::Tools;

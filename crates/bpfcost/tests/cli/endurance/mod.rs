@@ -236,9 +236,10 @@ impl Endurance {
             "{journal}\nwas\n{earlier}"
         );
         let kept = count(&journal) - count(earlier);
-        if sent > 0 {
-            println!("  the guest had sent {sent} trials, {kept} are kept");
-        }
+        assert!(
+            sent <= kept,
+            "{sent} trials were sent by the guest, {kept} are kept"
+        );
         journal
     }
 
