@@ -68,12 +68,12 @@ fn compile(tool: &Tool, source: &str) {
 }
 
 /// The counts of a run in a guest of its own, by case.
-fn counts(kernel: &str) -> Vec<(String, f64)> {
+fn counts(kernel: &str, options: &str) -> Vec<(String, f64)> {
     let tool = Tool::new();
     compile(&tool, SOURCE);
     let said = says(
         &tool,
-        &format!("program x.bpf.o --on exact:{kernel} --quick"),
+        &format!("program x.bpf.o --on exact:{kernel} --quick {options}"),
         "{}",
     );
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -92,9 +92,13 @@ fn a_program_counts_the_same_in_two_boots() {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let first = counts(kernel);
+    let first = counts(kernel, "");
     assert_eq!(first.len(), 3 + 3 + 2);
-    assert_eq!(counts(kernel), first);
+    assert_eq!(
+        counts(kernel, "--hot-spots"),
+        first,
+        "tracing changes nothing"
+    );
 }
 
 /// A loader, tail calls and packets in turn; what was recorded there holds here too.
@@ -117,11 +121,18 @@ fn maps_and_packets_are_the_same_in_a_guest() {
         said(&command.args(["--setup", loader]).output().expect("it runs"))
     };
     let there = run(&format!(
-        "--on exact:{kernel} --out x.json --record-expected e.json"
+        "--on exact:{kernel} --out x.json --record-expected e.json --hot-spots"
     ));
     assert_eq!(there.code, Some(0), "{there:?}");
     assert_nothing_left(&tool);
     let record = valid_record(&tool);
+    let mut warnings = record.warnings.iter();
+    let warning = warnings.find(|one| one.code == "no-hot-spots");
+    let text = &warning.expect("why one has none is said").text;
+    assert!(
+        text.starts_with("no hot spots of dispatches: it makes tail calls"),
+        "{text}"
+    );
     let observed = |name: &str| {
         let case = record
             .cases
@@ -179,15 +190,12 @@ fn hot_spots_are_the_instructions_of_a_run() {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let run = |options: &str| {
-        let tool = Tool::new();
-        compile(&tool, HOT);
-        let line = format!("program x.bpf.o --quick --on exact:{kernel} {options}");
-        let said = says(&tool, &line, "{}");
-        assert_eq!(said.code, Some(0), "{said:?}");
-        (said, valid_record(&tool))
-    };
-    let (said, traced) = run("--hot-spots");
+    let tool = Tool::new();
+    compile(&tool, HOT);
+    let line = format!("program x.bpf.o --quick --on exact:{kernel} --hot-spots");
+    let said = says(&tool, &line, "{}");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let record = valid_record(&tool);
     for words in [
         "Hot spots",
         "x.c:14",
@@ -196,23 +204,10 @@ fn hot_spots_are_the_instructions_of_a_run() {
     ] {
         assert!(said.out.contains(words), "{words}: {}", said.out);
     }
-    let (_, plain) = run("");
     let mut of_calls = Vec::new();
     for name in ["hot/udp", "cold/udp"] {
-        let case = |record: &bpfcost::record::Record| {
-            let mut cases = record.cases.iter();
-            cases.find(|case| case.name == name).expect(name).clone()
-        };
-        let (traced, plain) = (case(&traced), case(&plain));
-        let value = |case: &bpfcost::record::CaseRecord| case.raw.as_ref().map(|raw| raw.value);
-        assert_eq!(value(&traced), value(&plain), "tracing changes no count");
-        assert!(
-            plain
-                .observed
-                .expect("what it does")
-                .get("hot_spots")
-                .is_none()
-        );
+        let mut cases = record.cases.iter();
+        let traced = cases.find(|case| case.name == name).expect(name).clone();
         let spots = traced.observed.expect("what it does")["hot_spots"].clone();
         let spots: HotSpots = serde_json::from_value(spots).expect("hot spots");
         let of_lines: u64 = spots.lines.iter().map(|line| line.own + line.called).sum();
@@ -243,28 +238,6 @@ fn hot_spots_are_the_instructions_of_a_run() {
     }
     assert_eq!(of_calls[0], of_calls[1]);
     assert!((1..16).contains(&of_calls[0]), "{of_calls:?}");
-}
-
-/// Why a program has no hot spots is said.
-#[test]
-fn programs_without_hot_spots_are_named() {
-    let Some(kernel) = require::kernel() else {
-        return;
-    };
-    let tool = Tool::new();
-    compile(&tool, LOADED);
-    let line = format!(
-        "program x.bpf.o --quick --on exact:{kernel} --program dispatches --also next[0]=by_length --hot-spots"
-    );
-    let said = says(&tool, &line, "{}");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let warnings = valid_record(&tool).warnings;
-    let warning = warnings.iter().find(|one| one.code == "no-hot-spots");
-    let text = &warning.expect("it is said").text;
-    assert!(
-        text.starts_with("no hot spots of dispatches: it makes tail calls"),
-        "{text}"
-    );
 }
 
 /// The kernel refuses at once what is larger than its memory. What nearly fits may be refused, or end the tool.
