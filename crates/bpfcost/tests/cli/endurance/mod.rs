@@ -207,8 +207,8 @@ impl Endurance {
         run.kill();
         scene.group.assert_empty();
         self.bystander.assert_unharmed();
-        // Not earlier: a list of all maps takes a reference to each. Where one comes while the kernel empties a table of
-        // programs whose last owner has just ended, Linux never frees it (it schedules that twice, and does it once).
+        // Not earlier: a list of all maps takes a reference to each. Tables of programs whose last owner ended meanwhile
+        // were then never freed by Linux 6.18: none after 20 kills without lists, 145 after 20 beside a loop of lists.
         held.assert_freed();
         scene.assert_nothing_left(is_swept_later);
         println!(
