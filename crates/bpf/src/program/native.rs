@@ -8,7 +8,7 @@ use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, Object, ProgramMut,
     btf::types::Func,
-    libbpf_sys::{self as sys, bpf_func_info, bpf_insn},
+    libbpf_sys::{self as sys, bpf_insn},
 };
 
 use super::{
@@ -215,21 +215,30 @@ fn refuse_effects(
 /// The instructions and functions of a loaded program.
 pub(super) fn code(program: &ProgramMut<'_>) -> Code {
     let program_ptr = program.as_libbpf_object().as_ptr();
-    // SAFETY: a loaded program, which lives as long as its object. The pointer is null, or one to as many records as the
-    // count says, that the program owns.
+    // SAFETY: a loaded program, which lives as long as its object, and owns the records.
     let functions = unsafe {
-        let first: *const bpf_func_info = sys::bpf_program__func_info(program_ptr);
-        let count = sys::bpf_program__func_info_cnt(program_ptr) as usize;
-        if first.is_null() {
-            Vec::new()
-        } else {
-            std::slice::from_raw_parts(first, count).to_vec()
-        }
+        records(
+            sys::bpf_program__func_info(program_ptr),
+            sys::bpf_program__func_info_cnt(program_ptr),
+        )
     };
     Code {
         instructions: program.insns().to_vec(),
         functions,
     }
+}
+
+/// Copies of so many records; none where there is no first one.
+///
+/// # Safety
+///
+/// `first` is null, or points to `count` records that stay where they are during the call.
+pub(super) unsafe fn records<T: Copy>(first: *const T, count: u32) -> Vec<T> {
+    if first.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec()
 }
 
 /// What libbpf derives from a section beside the types.
@@ -243,14 +252,19 @@ fn flags(section: &str) -> u32 {
     }
 }
 
+/// Why what was loaded once could not be loaded again as it is.
+pub(super) fn taken_once(file: &ObjectFile, name: &str, error: &RawError) -> crate::Error {
+    file.refused(format!(
+        "the kernel took {name} only once: {}",
+        error.source
+    ))
+}
+
 /// What the verifier counts, in a load of its own: libbpf's does not ask for it.
 fn figures(file: &ObjectFile, name: &str, raw: &RawProgram, object: &Object) -> Result<Figures> {
-    let (program, log) = raw.load(raw::LOG_COUNTS).map_err(|error| {
-        file.refused(format!(
-            "the kernel took {name} only once: {}",
-            error.source
-        ))
-    })?;
+    let (program, log) = raw
+        .load(raw::LOG_COUNTS)
+        .map_err(|error| taken_once(file, name, &error))?;
     let info = raw::info(&program).map_err(failed(name, "asking for its size"))?;
     let maps = object.maps().filter(|map| map.autocreate());
     Ok(Figures {

@@ -17,8 +17,8 @@ const LENGTH: usize = 0;
 pub struct Change {
     /// What is undone.
     pub restore: Restore,
-    /// How much each word of the context's state changes.
-    pub words: [i64; STATE_WORDS],
+    /// The words of the context's state that one run moves, a bit each: what moves them back is called in any case.
+    pub moved: u64,
     /// Words of 8 bytes of the context; 0 of packets.
     pub context_words: u64,
     /// Bytes of the context behind them, less than a word.
@@ -33,7 +33,7 @@ impl Change {
     /// Of a program that changes nothing.
     pub const NOTHING: Change = Change {
         restore: Restore::None,
-        words: [0; STATE_WORDS],
+        moved: 0,
         context_words: 0,
         context_rest: 0,
         turns: 0,
@@ -47,42 +47,23 @@ impl Change {
             restore: Restore::All {
                 tail: !changes.iter().any(at_head),
             },
-            words: std::array::from_fn(|at| {
-                let mut words = changes.iter().map(|change| change.words[at]);
-                words.find(|&word| word != 0).unwrap_or(0)
-            }),
+            moved: changes.iter().fold(0, |all, one| all | one.moved),
             turns: changes.len() as u32,
             ..Change::NOTHING
         }
     }
 
-    /// What an XDP driver moves back in any case: a bit for each word that one run moves. Metadata is what lies between two.
-    fn moved(&self) -> u64 {
-        let moves = [
-            (META, self.words[DATA] != self.words[META]),
-            (DATA, self.words[DATA] != 0),
-            (DATA_END, self.words[DATA_END] != 0),
-        ];
-        let bit = |(word, moves): (usize, bool)| u64::from(moves) << word;
-        moves.into_iter().map(bit).sum()
-    }
-
     /// Constants of the driver, by name.
     pub(super) fn constants(&self, kind: ProgramKind) -> Vec<(&'static str, u64)> {
-        let halves = match kind {
-            // Packets may have different lengths.
-            _ if self.turns > 0 => true,
-            ProgramKind::Xdp => self.words.iter().any(|&word| word != 0),
-            ProgramKind::Tc => self.words[LENGTH] != 0,
-            _ => false,
-        };
+        // Packets that take turns may have different lengths.
+        let halves = self.turns > 0 || self.moved != 0;
         let mut constants = vec![
             ("program_restore", self.restore.class()),
             ("program_halves", u64::from(halves)),
             ("program_turns", u64::from(self.turns)),
         ];
         match kind {
-            ProgramKind::Xdp => constants.push(("program_moved", self.moved())),
+            ProgramKind::Xdp => constants.push(("program_moved", self.moved)),
             ProgramKind::Tc => {
                 let tail = self.restore == Restore::All { tail: true };
                 constants.push(("program_tail", u64::from(tail)));
@@ -95,6 +76,26 @@ impl Change {
         }
         constants
     }
+}
+
+/// The words that these changes move, a bit each.
+pub(super) fn moved(kind: ProgramKind, changes: &[i64; STATE_WORDS]) -> u64 {
+    let moves = match kind {
+        // Metadata is what lies between two of them.
+        ProgramKind::Xdp => [
+            (META, changes[DATA] != changes[META]),
+            (DATA, changes[DATA] != 0),
+            (DATA_END, changes[DATA_END] != 0),
+        ]
+        .to_vec(),
+        ProgramKind::Tc => vec![(LENGTH, changes[LENGTH] != 0)],
+        ProgramKind::CgroupSkb
+        | ProgramKind::SocketFilter
+        | ProgramKind::RawTracepoint
+        | ProgramKind::Syscall => Vec::new(),
+    };
+    let bit = |(word, moves): (usize, bool)| u64::from(moves) << word;
+    moves.into_iter().map(bit).sum()
 }
 
 /// What is undone after each run.
@@ -213,6 +214,31 @@ mod tests {
         );
         let longer = [&PACKET[..], &[0; 10]].concat();
         assert_eq!(xdp(&longer, [0, 0, 10]), Restore::State);
+    }
+
+    #[test]
+    fn what_is_moved_back_in_any_case_is_what_a_run_moves() {
+        let moved = |kind, moves: [i64; 3]| {
+            let mut changes = [0; STATE_WORDS];
+            changes[..3].copy_from_slice(&moves);
+            moved(kind, &changes)
+        };
+        let xdp = |moves| moved(ProgramKind::Xdp, moves);
+        assert_eq!(xdp([0, 0, 0]), 0);
+        // 20 bytes in front, without metadata; 8 bytes of metadata; 10 bytes less at the end.
+        assert_eq!(xdp([-20, -20, 0]), 0b010);
+        assert_eq!(xdp([-8, 0, 0]), 0b001);
+        assert_eq!(xdp([0, 0, -10]), 0b100);
+        assert_eq!(xdp([-28, -20, 5]), 0b111);
+        assert_eq!(moved(ProgramKind::Tc, [5, 0, 0]), 1);
+        assert_eq!(moved(ProgramKind::Tc, [0, 5, 0]), 0);
+        assert_eq!(moved(ProgramKind::Syscall, [5, 0, 0]), 0);
+        // Of packets that take turns, whatever one of them moves.
+        let alone = [0b001, 0b100].map(|moved| Change {
+            moved,
+            ..Change::NOTHING
+        });
+        assert_eq!(Change::to_next(&alone).moved, 0b101);
     }
 
     #[test]

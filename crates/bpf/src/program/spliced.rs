@@ -14,7 +14,7 @@ use super::{
     kind::ProgramKind,
     native::{self, NativeProgram, Oracle},
     raw::RawProgram,
-    restore::{Change, Restore},
+    restore::{self, Change, Restore},
     windows,
 };
 use crate::{
@@ -314,7 +314,7 @@ impl NativeProgram {
         };
         let change = Change {
             restore: Restore::of(self.kind, packet, &ran.seen.output, &ran.changes),
-            words: ran.changes,
+            moved: restore::moved(self.kind, &ran.changes),
             context_words: context / 8,
             context_rest: context % 8,
             turns: 0,

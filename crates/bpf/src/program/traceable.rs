@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     code::{EXIT, helper, is_kernel_function},
-    native::NativeProgram,
+    native::{NativeProgram, records, taken_once},
     raw::{self, RawProgram},
 };
 use crate::{
@@ -120,7 +120,7 @@ impl Traceable {
             ..native.raw.clone()
         };
         let fd = raw.load_explained();
-        let fd = fd.map_err(|error| native.rejected(&error))?;
+        let fd = fd.map_err(|error| taken_once(&native.file, &native.name, &error))?;
         let places = raw::places(&fd).map_err(failed(&*native.name, "asking for its addresses"))?;
         let number = |line: &bpf_line_info| (line.line_col >> COLUMN_BITS) as usize;
         let addresses: BTreeMap<u64, usize> = places
@@ -243,16 +243,12 @@ fn source_lines(native: &NativeProgram) -> BTreeMap<usize, SourceLine> {
         return BTreeMap::new();
     };
     let program = program.as_libbpf_object().as_ptr();
-    // SAFETY: a loaded program, which lives as long as its object. The pointer is null, or one to as many records as the
-    // count says, that the program owns.
-    let lines = unsafe {
-        let first: *const bpf_line_info = sys::bpf_program__line_info(program);
-        let count = sys::bpf_program__line_info_cnt(program) as usize;
-        if first.is_null() {
-            Vec::new()
-        } else {
-            std::slice::from_raw_parts(first, count).to_vec()
-        }
+    // SAFETY: a loaded program, which lives as long as its object, and owns the records.
+    let lines: Vec<bpf_line_info> = unsafe {
+        records(
+            sys::bpf_program__line_info(program),
+            sys::bpf_program__line_info_cnt(program),
+        )
     };
     let text = |offset: u32| {
         // SAFETY: the object has types if it has lines, and they live as long as it; the text ends with a zero.
