@@ -1,20 +1,21 @@
 //! What others do to a process while it is probed: libraries go, breakpoints come, the process ends, a stack overflows.
 
 mod common;
+#[path = "common/compile.rs"]
+mod compile;
+#[path = "common/in_kernel.rs"]
+mod in_kernel;
 
 use bpfcost_uprobe::process::{
     Attachment, Error, Function, Image, Memory, Probe, Program, Runtime, Stopped,
 };
 use common::{Binary, Target, program, wait_until, write_code};
+use in_kernel::InKernel;
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
-use std::{
-    io::{BufRead, BufReader},
-    os::unix::process::ExitStatusExt,
-    process::{Command, Stdio},
-};
+use std::os::unix::process::ExitStatusExt;
 
 const BREAKPOINT: u8 = 0xcc;
 const JUMP: u8 = 0xe9;
@@ -162,31 +163,9 @@ fn a_kernel_uprobe_over_a_jump_works_once_the_jump_is_gone() {
     let (mut process, work, memory, binary) = waiting();
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let attachment = attach(&mut runtime, &[&work]);
-    let script = format!(
-        "BEGIN {{ printf(\"attached\\n\"); }} uprobe:{}:work {{ @ = count(); }}",
-        binary.path().display()
-    );
-    let bpftrace = Command::new("bpftrace")
-        .args(["-e", &script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut bpftrace) = bpftrace else {
-        runtime.detach(attachment).unwrap();
-        return common::require::skip("bpftrace is not installed");
-    };
-    let mut output = BufReader::new(bpftrace.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("attached") {
-        line.clear();
-        if output.read_line(&mut line).unwrap() == 0 {
-            let _ = bpftrace.wait();
-            runtime.detach(attachment).unwrap();
-            return common::require::skip("bpftrace can't attach uprobes here");
-        }
-    }
-    // It prints before the last of its probes is there.
-    wait_until(|| memory.read_vec(work.address, 1).unwrap() == [BREAKPOINT]);
+    let object = compile::bpf("tests/starts/count.bpf.c");
+    let kernel = InKernel::attach_to("work", &object, &["count"], 0, (&binary, &process));
+    assert_eq!(memory.read_vec(work.address, 1).unwrap(), [BREAKPOINT]);
     assert!(matches!(
         runtime.detach(attachment).unwrap_err(),
         Error::Changed {
@@ -195,10 +174,7 @@ fn a_kernel_uprobe_over_a_jump_works_once_the_jump_is_gone() {
         }
     ));
     run(&mut process);
-    signal::kill(Pid::from_raw(bpftrace.id() as i32), Signal::SIGINT).unwrap();
-    let rest: Vec<String> = output.lines().map_while(Result::ok).collect();
-    bpftrace.wait().unwrap();
-    assert!(rest.iter().any(|line| line == "@: 2000"), "{rest:?}");
+    assert_eq!(kernel.value(".bss", 0), 2000_u64.to_ne_bytes());
 }
 
 #[test]

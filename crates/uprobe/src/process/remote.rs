@@ -192,6 +192,10 @@ fn instruction(pid: i32, memory: &Memory) -> Result<u64> {
             return Ok(mapping.start + at as u64);
         }
     }
+    if memory.is_gone() {
+        // It died while its mappings were listed.
+        return Err(Error::Gone { pid });
+    }
     let reason = "it has no syscall instruction".to_owned();
     Err(Error::Unpatchable {
         function: format!("process {pid}"),

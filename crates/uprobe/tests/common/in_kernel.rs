@@ -18,6 +18,17 @@ impl InKernel {
         object: &[u8],
         programs: &[&str],
         cookie: u64,
+        process: (&Binary, &Target),
+    ) -> Self {
+        Self::attach_to("handle", object, programs, cookie, process)
+    }
+
+    /// Attaches programs to any function of a process, in their order.
+    pub(crate) fn attach_to(
+        function: &str,
+        object: &[u8],
+        programs: &[&str],
+        cookie: u64,
         (binary, process): (&Binary, &Target),
     ) -> Self {
         let open = ObjectBuilder::default().open_memory(object).unwrap();
@@ -27,7 +38,7 @@ impl InKernel {
             let program = all.find(|one| one.name() == *name).unwrap();
             let options = UprobeOpts {
                 cookie,
-                func_name: Some("handle".to_owned()),
+                func_name: Some(function.to_owned()),
                 ..UprobeOpts::default()
             };
             let link = program.attach_uprobe_with_opts(process.pid(), binary.path(), 0, options);
