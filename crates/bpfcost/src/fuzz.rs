@@ -143,10 +143,10 @@ fn map(bytes: &[u8]) {
         value_bytes: (*value_bytes).into(),
         is_program_array: false,
     };
-    let Ok(entries) = program::map_entries(&String::from_utf8_lossy(text), &map) else {
-        return;
-    };
-    for (key, value) in entries {
+    let text = String::from_utf8_lossy(text);
+    let read =
+        [program::MapSyntax::Json, program::MapSyntax::Csv].map(|one| one.entries(&text, &map));
+    for (key, value) in read.into_iter().flatten().flatten() {
         let sizes = (key.len(), value.len());
         assert_eq!(
             sizes,

@@ -71,9 +71,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = parse::share_or_none, allow_hyphen_values = true)]
     #[arg(requires = "against")]
     budget: Option<f64>,
-    /// Fill a map from a file, or change its size: NAME=FILE.json, NAME:max_entries=N [repeatable]
+    /// Fill a map from a file, or change its size: NAME=FILE.json or .csv, NAME:max_entries=N [repeatable]
     ///
-    /// The file is a list of entries as `bpftool map dump --json` prints it. Keys and values are lists of bytes or numbers.
+    /// JSON is a list of entries as `bpftool map dump --json` prints it: keys and values are lists of bytes or numbers.
+    /// CSV has an entry a line, KEY,VALUE: numbers, IP addresses, or bytes (0a 00 00 01).
     #[arg(long = "map", value_name = "NAME=FILE")]
     maps: Vec<String>,
     /// Put a program of the object into a program array, for tail calls: MAP[SLOT]=PROGRAM [repeatable]

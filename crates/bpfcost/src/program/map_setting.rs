@@ -1,10 +1,10 @@
-//! Maps of a command line: `NAME=FILE.json` fills one, `NAME:max_entries=N` changes its size.
+//! Maps of a command line: `NAME=FILE.json` or `NAME=FILE.csv` fills one, `NAME:max_entries=N` changes its size.
 
 use std::path::Path;
 
 use bpfcost_bpf::program::{MapContents, ObjectFile};
 
-use super::{InputError, map_file, packet};
+use super::{InputError, map_file::Syntax, packet};
 
 /// What stands between a map's name and its size.
 const SIZE: &str = ":max_entries";
@@ -51,10 +51,11 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapCont
                 path: value.to_owned(),
                 source,
             };
-            let text = packet::read(Path::new(value)).map_err(unreadable)?;
+            let path = Path::new(value);
+            let text = packet::read(path).map_err(unreadable)?;
             let text = text.ok_or_else(|| wrong("it is too large".to_owned()))?;
             let text = String::from_utf8_lossy(&text);
-            let entries = map_file::entries(&text, map);
+            let entries = Syntax::of(path).entries(&text, map);
             let entries = entries.map_err(|why| InputError::Wrong(format!("{value}: {why}")))?;
             settings[place].entries.extend(entries);
         }

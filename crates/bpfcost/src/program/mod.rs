@@ -16,7 +16,7 @@ pub use behaviour::Behaviour;
 pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
 pub use hot_spots::{HotCall, HotLine, HotSpots};
-pub(crate) use map_file::entries as map_entries;
+pub(crate) use map_file::Syntax as MapSyntax;
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};
 pub(crate) use pcap::packets as pcap_packets;

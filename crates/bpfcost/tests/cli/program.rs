@@ -187,7 +187,9 @@ fn variables_and_maps_are_those_of_the_command_line() {
         "limits.json",
         r#"[{"key": 1, "value": 8}, {"key": ["0x02"], "value": 9}]"#,
     );
-    let set = "--set allowed=300 --map limits:max_entries=2 --map limits=limits.json";
+    tool.write("second.csv", "key,value\n02,9\n");
+    tool.write("first.json", r#"[{"key": 1, "value": 8}]"#);
+    let set = "--set allowed=300 --map limits:max_entries=2 --map limits=first.json --map limits=second.csv";
     let set = record(&tool, &format!("program x.bpf.o {set}"), 0);
     assert_eq!(case(&set, "configured/udp")["status"], "ok");
     // Its second entry finds no room.
@@ -198,6 +200,7 @@ fn variables_and_maps_are_those_of_the_command_line() {
         "{}",
         small.err
     );
+    tool.write("wrong.csv", "1");
     for (line, says) in [
         ("--set forbidden=1", &["no variable forbidden"][..]),
         ("--set allowed=ten", &["ten is not a whole number"]),
@@ -207,6 +210,10 @@ fn variables_and_maps_are_those_of_the_command_line() {
         ("--map limits=none.json", &["none.json", "No such file"]),
         ("--map limits:max_entries=x", &["max_entries"]),
         ("--map limits=x.c", &["x.c", "not JSON"]),
+        (
+            "--map limits=wrong.csv",
+            &["wrong.csv", "line 1 has 1 cell"],
+        ),
     ] {
         tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
     }
