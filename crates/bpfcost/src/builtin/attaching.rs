@@ -23,8 +23,11 @@ use super::{
     factor::{list, within},
     ladder,
 };
-use crate::experiment::{
-    Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
+use crate::{
+    experiment::{
+        Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
+    },
+    target,
 };
 
 /// Sites that can be asked for. Some mechanisms are not tried with as many.
@@ -224,7 +227,7 @@ impl Experiment for Attaching {
                 one.mechanism.most()
             )));
         }
-        if self.sites.is_none() && one.sites > MOST_EMULATED && is_emulated() {
+        if self.sites.is_none() && one.sites > MOST_EMULATED && target::is_emulated() {
             return Ok(Some(format!(
                 "not measured: every instruction of this machine is emulated, and so many sites may take minutes; choose \
                  them with --set sites={}",
@@ -246,20 +249,6 @@ impl Experiment for Attaching {
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
         ladder::sentinel(setup)
     }
-}
-
-/// Whether every instruction of this machine is emulated.
-#[cfg(target_arch = "x86_64")]
-fn is_emulated() -> bool {
-    use raw_cpuid::{CpuId, Hypervisor};
-
-    let hypervisor = CpuId::new().get_hypervisor_info();
-    hypervisor.is_some_and(|info| info.identify() == Hypervisor::QEMU)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_emulated() -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -89,29 +89,37 @@ fn virtualised(host: &Host, cpuinfo: &str) -> Option<String> {
 }
 
 /// What the CPU's own instruction says, on the machine that this program runs on.
-#[cfg(target_arch = "x86_64")]
 fn cpuid_hypervisor(host: &Host) -> Option<String> {
-    use raw_cpuid::{CpuId, Hypervisor};
-
-    if !host.is_real() {
-        return None;
-    }
-    let name = match CpuId::new().get_hypervisor_info()?.identify() {
-        Hypervisor::Xen => "Xen",
-        Hypervisor::VMware => "VMware",
-        Hypervisor::HyperV => "Hyper-V",
-        Hypervisor::KVM => "KVM",
-        Hypervisor::QEMU => "QEMU (emulated)",
-        Hypervisor::Bhyve => "bhyve",
-        Hypervisor::QNX => "QNX",
-        Hypervisor::ACRN => "ACRN",
-        Hypervisor::Unknown(..) => return None,
-    };
+    let name = host.is_real().then(own_hypervisor)??;
     Some(name.to_owned())
 }
 
+/// Whether every instruction of the machine that this program runs on is emulated.
+pub fn is_emulated() -> bool {
+    own_hypervisor() == Some(EMULATOR)
+}
+
+const EMULATOR: &str = "QEMU (emulated)";
+
+#[cfg(target_arch = "x86_64")]
+fn own_hypervisor() -> Option<&'static str> {
+    use raw_cpuid::{CpuId, Hypervisor};
+
+    match CpuId::new().get_hypervisor_info()?.identify() {
+        Hypervisor::Xen => Some("Xen"),
+        Hypervisor::VMware => Some("VMware"),
+        Hypervisor::HyperV => Some("Hyper-V"),
+        Hypervisor::KVM => Some("KVM"),
+        Hypervisor::QEMU => Some(EMULATOR),
+        Hypervisor::Bhyve => Some("bhyve"),
+        Hypervisor::QNX => Some("QNX"),
+        Hypervisor::ACRN => Some("ACRN"),
+        Hypervisor::Unknown(..) => None,
+    }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
-fn cpuid_hypervisor(_: &Host) -> Option<String> {
+fn own_hypervisor() -> Option<&'static str> {
     None
 }
 

@@ -18,6 +18,7 @@ pub use checks::{Check, CheckState, OLDEST_KERNEL};
 pub use cpus::{CpuError, format_cpus, parse_cpus, usable_cpus};
 pub use disturbance::DisturbanceWatch;
 pub use host::Host;
+pub use machine::is_emulated;
 pub use name::Target;
 pub use warnings::{
     BUSY, BUSY_SHARE, EMULATED, FREQUENCY_SHARE, MIGRATIONS, MIGRATIONS_LEAST, MIGRATIONS_PER_S,
