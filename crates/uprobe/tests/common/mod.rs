@@ -26,6 +26,15 @@ pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until no uprobe of the kernel is left in a function of a process. A link that was closed may still be open in a
+/// fork of this process that has not yet closed its files.
+pub(crate) fn until_restored(process: &Target, function: &str) {
+    let image = Image::of_program(process.pid()).unwrap();
+    let function = image.function(function).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    wait_until(|| function.check(&memory).is_ok());
+}
+
 /// Attaches a program of an object at the entry of a function of a process's own file.
 pub(crate) fn attach_at_entry(
     probes: &mut Probes,

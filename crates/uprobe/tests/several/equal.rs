@@ -2,7 +2,7 @@
 //! times and threads.
 
 use super::{
-    common::{Binary, Target},
+    common::{Binary, Target, until_restored},
     compile,
     object::{Kind, PLACES, attach, open},
 };
@@ -115,6 +115,7 @@ fn in_kernel(object: &[u8], binary: &Binary, process: &mut Target) -> Contents {
     }
     assert_eq!(process.stop(), (CALLS, 0));
     drop(links);
+    until_restored(process, "step");
     let maps = object.maps();
     maps.map(|map| {
         let name = map.name().to_string_lossy().into_owned();

@@ -80,7 +80,10 @@ fn in_kernel(binary: &Binary, process: &mut Target) -> (Sums, Vec<u64>) {
     });
     let variables = kernel.value(".bss", 0);
     let variables = variables.chunks_exact(8).map(number).collect();
-    (sums(entries), variables)
+    let left = (sums(entries), variables);
+    drop(kernel);
+    common::until_restored(process, "handle");
+    left
 }
 
 #[test]

@@ -52,10 +52,13 @@ fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
     let kernel = InKernel::attach(&object, &["on_handle"], 0, (binary, process));
     process.go();
     let lines = (0..2 * CALLS as u32).map(|line| until_zero(&kernel.value("lines", line)));
-    (
+    let left = (
         lines.collect(),
         variable(&kernel.value(".bss", 0), RETURNED),
-    )
+    );
+    drop(kernel);
+    common::until_restored(process, "handle");
+    left
 }
 
 /// The kernel switches its own tracepoint of lines on when it loads such a program, and leaves it on.
