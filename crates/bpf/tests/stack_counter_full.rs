@@ -24,7 +24,7 @@ use std::{
 
 use bpfcost_bpf::{
     allowed_cpus,
-    attach::{AttachMethod, Driver, PrintkGuard, others},
+    attach::{AttachMethod, Driver, load_quietly, others},
     current_cpu,
     run::{self, SharedProgram},
     stack_counter::{StackCount, StackCounter, StackFilter, StackMode, StackTotals},
@@ -55,7 +55,6 @@ const WINDOWS: u32 = 200;
 struct Storm {
     skeleton: StackStormSkel<'static>,
     program: SharedProgram,
-    _quiet: PrintkGuard,
     /// Tests run at once in one process, whose events all of them count.
     _alone: MutexGuard<'static, ()>,
 }
@@ -70,15 +69,12 @@ impl Storm {
             .expect("open");
         let others = || others(Driver::Printk).expect("who else listens");
         let before = others();
-        let quiet = PrintkGuard::note();
-        let skeleton = open.load().expect("load");
-        quiet.restore();
+        let skeleton = load_quietly(|| open.load()).expect("load");
         assert_eq!(others(), before);
         let program = SharedProgram::of(&skeleton.progs.storm).expect("a program");
         Storm {
             skeleton,
             program,
-            _quiet: quiet,
             _alone: alone,
         }
     }

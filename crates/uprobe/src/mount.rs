@@ -2,7 +2,7 @@
 //! and they are gone with their descriptor, however this process ends.
 
 use std::{
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::PathBuf,
 };
 
@@ -49,6 +49,11 @@ impl MountedFs {
             std::process::id(),
             self.0.as_raw_fd()
         ))
+    }
+
+    /// Its root, for a fork that is to keep it.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Where a file of it is found, by this process alone.

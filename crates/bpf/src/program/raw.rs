@@ -11,7 +11,7 @@ use std::{
 
 use libbpf_rs::libbpf_sys::{self as sys, bpf_line_info};
 
-use bpfcost_uprobe::object::PrintkGuard;
+use bpfcost_uprobe::object::load_quietly;
 
 use super::{code::Code, effects};
 
@@ -94,7 +94,7 @@ impl RawProgram {
             )
         };
         let answer = if effects::writes_lines(instructions) {
-            PrintkGuard::around(load)
+            load_quietly(load)
         } else {
             load()
         };

@@ -25,7 +25,7 @@ use super::{
     error::{Error, Result},
     map::LoadedMap,
     messages,
-    printk::PrintkGuard,
+    printk::load_quietly,
     verifier_log,
 };
 use crate::translate::{Instruction, Program};
@@ -290,11 +290,7 @@ pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Obje
     };
     let writes = object.progs().any(writes);
     let load = || messages::collect(|| object.load());
-    let (loaded, text) = if writes {
-        PrintkGuard::around(load)
-    } else {
-        load()
-    };
+    let (loaded, text) = if writes { load_quietly(load) } else { load() };
     loaded.map_err(|source| {
         let log = |(program, log): &(String, Vec<u8>)| {
             let log = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();

@@ -2,13 +2,21 @@
 //! the helper is loaded, and leaves it on. It does so after the load has returned (Linux 6.18), or during it.
 
 use std::{
-    fs,
-    sync::{Mutex, PoisonError},
-    thread,
+    fs::{self, File},
+    io, thread,
     time::Duration,
 };
 
-use crate::mount::MountedFs;
+use rustix::{
+    event::{PollFd, PollFlags},
+    fd::AsFd as _,
+    fs::{FlockOperation, flock},
+};
+
+use crate::{
+    mount::MountedFs,
+    process::{Child, this_process},
+};
 
 /// Where the tracepoint is switched on and off, in tracefs.
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
@@ -18,40 +26,62 @@ const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 const LOOKS: u32 = 10;
 const MOST_LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// How often the lock is tried. A load that takes longer than that is not waited for.
+const MOST_TRIES: u32 = 10_000;
 
-/// Remembers that the tracepoint was off, to switch it off again. If it was on before, it stays on.
-pub struct PrintkGuard(Option<MountedFs>);
+/// Loads programs that write lines. The tracepoint is off again afterwards if it was off before, also where this process
+/// is killed meanwhile.
+pub fn load_quietly<T>(load: impl FnOnce() -> T) -> T {
+    let switch = Switch::lock();
+    let Some(switch) = switch.filter(|switch| switch.is_on() == Some(false)) else {
+        return load();
+    };
+    // A failure leaves the rest as it is.
+    let custodian = switch.outlive();
+    let loaded = load();
+    switch.keep_off();
+    if let Ok(custodian) = custodian {
+        custodian.kill();
+    }
+    loaded
+}
 
-/// One load at a time: another one's guard would take what this one switches on for somebody else's wish.
-static LOADS: Mutex<()> = Mutex::new(());
+/// The switch of the tracepoint, locked: what another load switches on would be taken for somebody else's wish, in this
+/// process or in another one of this tool.
+struct Switch {
+    tracefs: MountedFs,
+    locked: File,
+}
 
-impl PrintkGuard {
-    /// Does `load`, and switches the tracepoint off again if it was off.
-    pub fn around<T>(load: impl FnOnce() -> T) -> T {
-        let _turn = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
-        let guard = PrintkGuard::note();
-        let loaded = load();
-        guard.restore();
-        loaded
+impl Switch {
+    /// `None` where there is none.
+    fn lock() -> Option<Self> {
+        let tracefs = MountedFs::ask("tracefs").ok()?;
+        let locked = File::open(tracefs.path(SWITCH)).ok()?;
+        for _ in 0..MOST_TRIES {
+            if flock(&locked, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                break;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        Some(Switch { tracefs, locked })
     }
 
-    /// To be called before a program is loaded.
-    pub fn note() -> Self {
-        let tracefs = MountedFs::ask("tracefs").ok();
-        PrintkGuard(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
+    fn is_on(&self) -> Option<bool> {
+        let text = fs::read_to_string(self.tracefs.path(SWITCH)).ok()?;
+        Some(text.trim() != "0")
     }
 
-    /// To be called once the program is loaded.
-    pub fn restore(&self) {
-        let Some(tracefs) = &self.0 else { return };
+    /// Switches it off until the kernel no longer switches it on.
+    fn keep_off(&self) {
         let mut quiet = 0;
         for _ in 0..MOST_LOOKS {
-            match is_on(tracefs) {
-                Some(true) => {
-                    switch_off(tracefs);
-                    quiet = 0;
-                }
-                _ => quiet += 1,
+            if self.is_on() == Some(true) {
+                // A failure shows in others().
+                let _ = fs::write(self.tracefs.path(SWITCH), "0");
+                quiet = 0;
+            } else {
+                quiet += 1;
             }
             if quiet == LOOKS {
                 return;
@@ -59,26 +89,15 @@ impl PrintkGuard {
             thread::sleep(BETWEEN_LOOKS);
         }
     }
-}
 
-impl Drop for PrintkGuard {
-    fn drop(&mut self) {
-        if let Some(tracefs) = self
-            .0
-            .as_ref()
-            .filter(|tracefs| is_on(tracefs) == Some(true))
-        {
-            switch_off(tracefs);
-        }
+    /// Starts a process that keeps it off when this one has ended. It has the lock, too.
+    fn outlive(&self) -> io::Result<Child> {
+        let tool = this_process()?;
+        let kept = [tool.as_fd(), self.locked.as_fd(), self.tracefs.as_fd()];
+        Child::fork(&kept, || {
+            let mut end = [PollFd::new(&tool, PollFlags::IN)];
+            while !matches!(rustix::event::poll(&mut end, None), Ok(1..)) {}
+            self.keep_off();
+        })
     }
-}
-
-fn switch_off(tracefs: &MountedFs) {
-    // A failure shows in others().
-    let _ = fs::write(tracefs.path(SWITCH), "0");
-}
-
-fn is_on(tracefs: &MountedFs) -> Option<bool> {
-    let text = fs::read_to_string(tracefs.path(SWITCH)).ok()?;
-    Some(text.trim() != "0")
 }

@@ -59,7 +59,7 @@ impl Child {
 }
 
 /// This process, for a child that is to know when it ends.
-pub(super) fn this_process() -> io::Result<OwnedFd> {
+pub(crate) fn this_process() -> io::Result<OwnedFd> {
     let this = rustix::process::getpid();
     Ok(rustix::process::pidfd_open(this, PidfdFlags::empty())?)
 }

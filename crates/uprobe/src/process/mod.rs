@@ -84,6 +84,7 @@ mod wire;
 
 pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use child::Child;
+pub(crate) use child::this_process;
 pub use error::{Error, Result};
 pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};

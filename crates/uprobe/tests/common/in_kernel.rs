@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use crate::common::{Binary, Target};
-use bpfcost_uprobe::object::PrintkGuard;
+use bpfcost_uprobe::object::load_quietly;
 use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object, ObjectBuilder, UprobeOpts};
 
 /// A loaded object, whose programs are attached as long as it lives.
@@ -32,7 +32,7 @@ impl InKernel {
         (binary, process): (&Binary, &Target),
     ) -> Self {
         let open = ObjectBuilder::default().open_memory(object).unwrap();
-        let object: Object = PrintkGuard::around(|| open.load().unwrap());
+        let object: Object = load_quietly(|| open.load().unwrap());
         let attach = |name: &&str| {
             let mut all = object.progs_mut();
             let program = all.find(|one| one.name() == *name).unwrap();

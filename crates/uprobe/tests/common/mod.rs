@@ -16,15 +16,22 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 /// Waits for what another process will do. To yield instead of sleeping would have that process's threads take all of
 /// the CPUs for long.
+#[track_caller]
 pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
     while !done() {
-        std::thread::sleep(std::time::Duration::from_micros(200));
+        assert!(began.elapsed() < PATIENCE, "in vain");
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
+
+/// Longer than anything takes that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until no uprobe of the kernel is left in a function of a process. A link that was closed may still be open in a
 /// fork of this process that has not yet closed its files.

@@ -9,12 +9,13 @@ mod in_kernel;
 
 use bpfcost_uprobe::{
     mount::MountedFs,
-    object::{Choice, LoadedObject, PrintkGuard},
+    object::{Choice, LoadedObject, load_quietly},
     probes::Probes,
-    process::Hits,
+    process::{Child, Hits},
 };
 use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
+use libbpf_rs::{Object, ObjectBuilder};
 
 /// The words of the object's variables.
 const RETURNED: usize = 1;
@@ -67,9 +68,36 @@ fn the_kernels_switch_of_lines_is_as_before() {
     let tracefs = MountedFs::ask("tracefs").unwrap();
     let switch = tracefs.path("events/bpf_trace/bpf_trace_printk/enable");
     let state = || std::fs::read_to_string(&switch).unwrap();
-    let before = PrintkGuard::around(state);
+    let before = load_quietly(state);
     drop(open());
-    assert_eq!(PrintkGuard::around(state), before);
+    assert_eq!(load_quietly(state), before);
+}
+
+/// A tool is killed when the kernel has switched it on, and nobody has switched it off yet.
+#[test]
+fn a_kill_leaves_the_kernels_switch_as_before() {
+    let tracefs = MountedFs::ask("tracefs").unwrap();
+    let switch = tracefs.path("events/bpf_trace/bpf_trace_printk/enable");
+    let state = || std::fs::read_to_string(&switch).unwrap();
+    let before = load_quietly(state);
+    if before.trim() != "0" {
+        return common::require::skip_as("features", "somebody reads the lines of bpf_printk");
+    }
+    let object = compile::bpf("tests/trace/trace.bpf.c");
+    let tool = Child::fork(&[], || {
+        let open = ObjectBuilder::default().open_memory(&object).unwrap();
+        let _object = load_quietly(|| {
+            let object: Object = open.load().unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(1000));
+            object
+        });
+    });
+    let tool = tool.unwrap();
+    common::wait_until(|| state() != before);
+    tool.kill();
+    common::wait_until(|| state() == before);
+    // The lock is free once the switch stays off.
+    assert_eq!(load_quietly(state), before);
 }
 
 #[test]

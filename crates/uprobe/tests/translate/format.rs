@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use bpfcost_uprobe::{object::PrintkGuard, translate};
+use bpfcost_uprobe::{object::load_quietly, translate};
 use translate::{
     ArrayPlace, Backend as _, Error, Instruction, MapLayout, MapPlace, Program, Translator,
     helpers::MapDescriptor,
@@ -291,7 +291,7 @@ fn takes_other_bytes(bench: &Bench) -> bool {
 #[test]
 fn text_is_what_the_kernel_writes() {
     if require::host() {
-        PrintkGuard::around(compare_generated);
+        load_quietly(compare_generated);
     }
 }
 
@@ -390,7 +390,7 @@ fn compare_generated() {
 #[test]
 fn long_text_is_cut_as_the_kernel_cuts_it() {
     if require::host() {
-        PrintkGuard::around(compare_long);
+        load_quietly(compare_long);
     }
 }
 

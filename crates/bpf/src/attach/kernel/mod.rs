@@ -14,7 +14,7 @@ mod tracepoint;
 
 use std::ffi::CString;
 
-use bpfcost_uprobe::object::PrintkGuard;
+use bpfcost_uprobe::object::load_quietly;
 use libbpf_rs::{
     KprobeMultiOpts, Link, ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
@@ -56,8 +56,6 @@ pub(super) struct KernelDriver {
     called: DriverCall,
     program: SharedProgram,
     skeleton: OwnedSkeleton<DriverSkel<'static>>,
-    /// Dropped behind the program.
-    _quiet: Option<PrintkGuard>,
     kprobes: Option<KprobeList>,
     inside: Option<inside::Tools>,
     all: Option<AllFunctions>,
@@ -67,21 +65,23 @@ pub(super) struct KernelDriver {
 impl KernelDriver {
     pub(super) fn load(driver: Driver, called: DriverCall) -> Result<Self> {
         let name = format!("{}{}", called.program, Loop::probe()?.suffix());
-        let quiet = (driver == Driver::Printk).then(PrintkGuard::note);
-        let skeleton = OwnedSkeleton::new("driver", |storage| {
-            let mut open = DriverSkelBuilder::default().open(storage)?;
-            choose(open.open_object_mut(), |program| program == name);
-            open.load()
-        })?;
-        if let Some(quiet) = &quiet {
-            quiet.restore();
-        }
+        let load = || {
+            OwnedSkeleton::new("driver", |storage| {
+                let mut open = DriverSkelBuilder::default().open(storage)?;
+                choose(open.open_object_mut(), |program| program == name);
+                open.load()
+            })
+        };
+        let skeleton = if driver == Driver::Printk {
+            load_quietly(load)?
+        } else {
+            load()?
+        };
         Ok(KernelDriver {
             driver,
             called,
             program: skeleton.runnable(&name)?,
             skeleton,
-            _quiet: quiet,
             kprobes: KprobeList::open().ok(),
             inside: None,
             all: None,
