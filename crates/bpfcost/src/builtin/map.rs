@@ -208,7 +208,7 @@ impl MapEpoch {
         let packets = vec![work.packet(); cpus.len()];
         let seen = tables.object.batch(&program, &request, &packets);
         let seen = seen?;
-        prove(batch::problem(&cpus, &seen, ops, exact))?;
+        prove(batch::problem(&cpus, &seen, ops))?;
         for (at, (walk, &cpu)) in walks.iter().zip(&cpus).enumerate() {
             let expected = tables.expected(work, walk, ops, at);
             prove(expected.problem(work, tables.counts(cpu)?))?;

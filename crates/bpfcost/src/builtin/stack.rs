@@ -348,7 +348,7 @@ impl StackEpoch {
         loop {
             let taken = self.stacks.batch(case.depth.1, ops, self.exact)?;
             let seen = std::slice::from_ref(&taken.seen);
-            prove(batch::problem(&[self.cpu], seen, ops, self.exact))?;
+            prove(batch::problem(&[self.cpu], seen, ops))?;
             let printed = self.printer.borrow_mut().take_counts()?;
             let compared = StackMatch::of(&taken, &reference);
             let problem = problem(&taken, case, ops)

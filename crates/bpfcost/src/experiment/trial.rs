@@ -20,6 +20,10 @@ pub struct Trial {
     /// Ticks of the machine's timer that fell into the batch, where the experiment can count them.
     #[serde(default, skip_serializing_if = "none")]
     pub ticks: u64,
+    /// How often the thread that ran the batch slept meanwhile, where the experiment can tell. Looked at where instructions
+    /// are counted, and not kept.
+    #[serde(skip)]
+    pub waits: u64,
     /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
     pub secondary: BTreeMap<String, f64>,
     /// The main value in each slice of the batch; empty where it was not cut.

@@ -141,6 +141,39 @@ fn where_every_batch_has_a_tick_the_one_with_the_fewest_counts() {
 }
 
 #[test]
+fn a_batch_in_which_the_thread_slept_is_run_again() {
+    // The clock jumps in the first batch of each case, and in every third one.
+    let mut mock = Mock::with(2, |lab, ask: Ask| {
+        let sleeps = ask.before == 0 || ask.total.is_multiple_of(3);
+        lab.waits.set(u64::from(sleeps));
+        let cost = [100.0, 300.0][ask.case];
+        Ok(ONCE + cost * ask.batch as f64 + if sleeps { 1e6 } else { 0.0 })
+    });
+    // One is tried once, to find its batch.
+    mock.cases[1].sizing = Sizing::Fixed(6500);
+    let record = record(&mock);
+    for (case, cost) in record.cases.iter().zip([100.0, 300.0 + ONCE / 6500.0]) {
+        let raw = case.raw.as_ref().unwrap();
+        assert_eq!((raw.min, raw.value, raw.max), (cost, cost, cost));
+    }
+}
+
+#[test]
+fn what_sleeps_in_every_batch_is_invalid() {
+    let mock = Mock::with(2, |lab, ask: Ask| {
+        lab.waits.set(u64::from(ask.case == 0));
+        Ok(50.0 * ask.batch as f64)
+    });
+    let record = record(&mock);
+    let [sleeps, other] = &record.cases[..] else {
+        panic!("two cases")
+    };
+    assert_eq!(sleeps.status, Status::Invalid);
+    assert_eq!(sleeps.problems[0].check, "waits");
+    assert_eq!(other.status, Status::Ok);
+}
+
+#[test]
 fn a_fixed_batch_is_counted_whole() {
     let mut mock = counted(&[100.0, 300.0]);
     mock.cases[1].sizing = Sizing::Fixed(6500);

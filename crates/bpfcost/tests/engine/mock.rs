@@ -51,6 +51,8 @@ pub(crate) struct Lab {
     pub(crate) held: Cell<isize>,
     /// Ticks in the trial under way; a script may set it.
     pub(crate) ticks: Cell<u64>,
+    /// The same of sleeps.
+    pub(crate) waits: Cell<u64>,
 }
 
 impl Lab {
@@ -338,6 +340,7 @@ impl LoadedEpoch for Held {
             ops: batch.0,
             elapsed_ns,
             ticks: self.lab.ticks.take(),
+            waits: self.lab.waits.take(),
             ..Trial::default()
         })
     }

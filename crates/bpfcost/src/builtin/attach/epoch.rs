@@ -181,7 +181,6 @@ impl AttachEpoch {
         let mut proof = AttachProof {
             way,
             driven,
-            exact: self.exact,
             seen: ProbeCounts::default(),
             left: 0,
             missed: 0,
@@ -287,6 +286,7 @@ impl LoadedEpoch for AttachEpoch {
             ops: driven.events,
             elapsed_ns: driven.elapsed_ns,
             ticks: driven.ticks,
+            waits: driven.waits,
             secondary: proof.secondary(),
             slices: Slices::new(&driven.slices),
             ..Trial::default()

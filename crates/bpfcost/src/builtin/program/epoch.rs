@@ -227,7 +227,7 @@ impl ProgramEpoch {
         let ops = request.ops;
         let ran = looped.batch(&request, &entry.packet, entry.expected.code)?;
         let seen = std::slice::from_ref(&ran.seen);
-        prove(batch::problem(&[self.cpu], seen, ops, self.exact))?;
+        prove(batch::problem(&[self.cpu], seen, ops))?;
         prove(proof::problem(&entry.expected, &ran, ops))?;
         Ok(ran.seen)
     }

@@ -208,7 +208,7 @@ impl XdpLbEpoch {
     ) -> Result<ProvedBatch, Fault> {
         self.keep_warm(entry, scenario)?;
         let Traffic { sequences, works } = self.traffic(entry, scenario, resets);
-        let (cpus, exact) = (self.cpus.clone(), self.exact);
+        let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
         let begun_ns = lb::now_ns();
@@ -216,7 +216,7 @@ impl XdpLbEpoch {
         let seen = instance.batch(TimedBody::Datapath, scenario.reset(), &works, ops, resets)?;
         let after = counters(instance, &cpus)?;
 
-        prove(batch::problem(&cpus, &seen, ops, exact))?;
+        prove(batch::problem(&cpus, &seen, ops))?;
         let mut misses = 0;
         for (i, seen) in seen.iter().enumerate() {
             let expected = model::expected(scenario, &sequences[i], seen.cpu, ops);
@@ -245,11 +245,11 @@ impl XdpLbEpoch {
     ) -> Result<ProvedBatch, Fault> {
         let scenario = floor_packet(reset);
         let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
-        let (cpus, exact) = (self.cpus.clone(), self.exact);
+        let cpus = self.cpus.clone();
         let seen =
             self.instance(LruState::Warm)?
                 .batch(TimedBody::Empty, reset, &works, ops, resets)?;
-        prove(batch::problem(&cpus, &seen, ops, exact))?;
+        prove(batch::problem(&cpus, &seen, ops))?;
         for (i, seen) in seen.iter().enumerate() {
             let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = packet::with_source(&works[i].packet, last);
