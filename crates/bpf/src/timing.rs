@@ -13,16 +13,14 @@
 
 #![allow(unsafe_code)]
 
+mod ticks;
 mod windows;
 
 use std::{
     ptr,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
 };
-
-use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 use crate::{
     cpu::{self, CpuPin},
@@ -31,6 +29,8 @@ use crate::{
     run::{self, SharedProgram, TestRun},
 };
 
+pub use ticks::WorkTime;
+pub(crate) use ticks::{time_work, wait_for_tick};
 pub(crate) use windows::batch_in_windows;
 
 /// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
@@ -43,12 +43,6 @@ const _: () = assert!(SLICES <= 512, "TIMING_MAX_SLICES");
 
 /// How often CPUs try to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
-
-/// How long before a tick its CPU is awake: ten times as long as a kernel lets a sleep last over its time.
-const AWAKE: Duration = Duration::from_micros(500);
-
-/// No kernel ticks less often than 100 times a second, but for a CPU that sleeps: this one is awake in time.
-const LONGEST_TICK: Duration = Duration::from_millis(10);
 
 /// How a timed program loops. Named by the suffix of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,52 +380,6 @@ pub(crate) fn batch_by<A: Area>(
         waits: cpu::waits()? - waits_before,
     };
     Ok(Observation::of(cpu, request.slice(), area.sample(cpu), ran))
-}
-
-/// How long the calling thread worked on its own.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WorkTime {
-    /// Nanoseconds.
-    pub ns: f64,
-    /// Timer ticks of the machine meanwhile.
-    pub ticks: u64,
-}
-
-/// Times work of the calling thread outside of BPF; `after_tick`: as that of a [`Request`].
-pub(crate) fn time_work<T>(after_tick: bool, work: impl FnOnce() -> T) -> (T, WorkTime) {
-    if after_tick {
-        wait_for_tick();
-    }
-    let since = |clock, start| clock_gettime(clock) - start;
-    let coarse_start = clock_gettime(ClockId::MonotonicCoarse);
-    let start = clock_gettime(ClockId::Monotonic);
-    let result = work();
-    let elapsed = since(ClockId::Monotonic, start);
-    let coarse = since(ClockId::MonotonicCoarse, coarse_start);
-    let nanos = |time: Timespec| time.tv_sec as f64 * 1e9 + time.tv_nsec as f64;
-    let tick = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1.0);
-    let time = WorkTime {
-        ns: nanos(elapsed),
-        ticks: (nanos(coarse) / tick).round() as u64,
-    };
-    (result, time)
-}
-
-/// Waits until the kernel's coarse clock moves: it does so at each tick. Most of the time is slept through, which takes no
-/// instructions; the rest is not, so that the CPU is awake when the tick comes.
-pub(crate) fn wait_for_tick() {
-    let coarse = || clock_gettime(ClockId::MonotonicCoarse);
-    let begun = Instant::now();
-    let before = coarse();
-    let next = before + clock_getres(ClockId::MonotonicCoarse);
-    let now = clock_gettime(ClockId::Monotonic);
-    let left = next
-        .checked_sub(now)
-        .and_then(|left| Duration::try_from(left).ok());
-    if let Some(left) = left.and_then(|left| left.checked_sub(AWAKE)) {
-        thread::sleep(left);
-    }
-    while coarse() == before && begun.elapsed() < LONGEST_TICK {}
 }
 
 /// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a

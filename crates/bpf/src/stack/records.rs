@@ -93,7 +93,7 @@ impl StackRecords {
     /// Reads all records. `after_tick`: as that of a [`timing::Request`].
     pub(super) fn read(&self, delivery: Delivery, after_tick: bool) -> Result<ReadStacks> {
         self.reader.borrow_mut().begin(delivery);
-        let (read, time) = timing::time_work(after_tick, || self.ring.consume());
+        let (read, time) = timing::time_work(after_tick, || self.ring.consume())?;
         read.map_err(map_failed("records", "reading the ring buffer"))?;
         Ok(ReadStacks {
             time,

@@ -418,6 +418,7 @@ impl LoadedEpoch for StackEpoch {
             // They lack the reader's part.
             trial.slices = Slices::default();
             trial.ticks += read.time.ticks;
+            trial.waits += read.time.waits;
             let reading = read.time.ns / batch.0 as f64;
             trial.secondary.insert("read_ns".into(), reading);
         }
