@@ -58,6 +58,7 @@ struct {
 } program_inputs SEC(".maps");
 
 __u64 program_turn; /* the packet of the run under way */
+__u64 program_rounds; /* how often it was the first one's turn again */
 __u64 program_code; /* what the run under way must return: each, where none take turns */
 __u64 program_wrong; /* runs that returned something else */
 __u64 program_wrong_code; /* what the last of them returned */
@@ -114,8 +115,11 @@ static __always_inline struct program_input *program_next(_Bool half)
 	__u32 turn = *(volatile __u64 *)&program_turn;
 	struct program_input *next;
 
-	if (program_is_first(half))
+	if (program_is_first(half)) {
 		turn = turn + 1 < program_turns ? turn + 1 : 0;
+		if (!turn)
+			program_rounds++;
+	}
 	program_turn = turn;
 	next = bpf_map_lookup_elem(&program_inputs, &turn);
 	if (next) {

@@ -203,9 +203,18 @@ fn capture(space: Space) {
         let counts = sniffer.counts().expect("counts");
         let calls = counts.read.calls + counts.written.calls;
         assert_eq!(begun.get(), calls, "{at_once}: {counts:?}");
-        // The connection is closed: no call of the server is left.
-        assert_eq!(sniffer.under_way().expect("calls"), 0, "{at_once}");
+        // The connection is closed: no call of the server is left, once it has closed it, too.
+        let begun = Instant::now();
+        while sniffer.under_way().expect("calls") > 0 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "{at_once}: a call is left"
+            );
+            sleep(Duration::from_millis(1));
+        }
         sniffer.detach().expect("detached");
+        // The server's last calls, which move nothing, may have come behind the first look.
+        let detached = sniffer.counts().expect("counts");
         {
             let (read, written) = &*captured.borrow();
             assert_eq!(read, request);
@@ -229,7 +238,7 @@ fn capture(space: Space) {
         assert!(counts.written.calls >= least, "{at_once}: {counts:?}");
         nginx.get(request);
         sniffer.take().expect("records");
-        assert_eq!(sniffer.counts().expect("counts"), counts, "detached");
+        assert_eq!(sniffer.counts().expect("counts"), detached, "detached");
     }
 }
 

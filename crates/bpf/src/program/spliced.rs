@@ -54,6 +54,8 @@ pub struct Ran {
     pub wrong_code: u32,
     /// Its packet, where several take turns.
     pub wrong_turn: u32,
+    /// How often it was the first packet's turn again, where several take turns.
+    pub rounds: u64,
     /// Tail calls that the kernel did not make, in a window that had none left.
     pub fallen: u64,
     /// How much each word of the context's state differs from before the batch.
@@ -228,6 +230,7 @@ impl Spliced {
         object.set_variable("program_wrong", 0)?;
         object.set_variable("program_resets", 0)?;
         object.set_variable("program_turn", 0)?;
+        object.set_variable("program_rounds", 0)?;
         object.set_variable("program_fallen", 0)?;
         object.set_variable("program_probes", probes)?;
         let seen = if self.window > 0 {
@@ -258,6 +261,7 @@ impl Spliced {
             wrong: object.variable("program_wrong")?,
             wrong_code: object.variable("program_wrong_code")? as u32,
             wrong_turn: object.variable("program_wrong_turn")? as u32,
+            rounds: object.variable("program_rounds")?,
             fallen: object.variable("program_fallen")?,
             changes: difference(words("program_left")?),
             undone: difference(words("program_now")?),

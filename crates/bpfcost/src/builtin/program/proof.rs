@@ -43,6 +43,7 @@ pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Proble
          its first",
     );
     tail_calls
+        .or_else(|| turns(&expected.turns, ran, ops))
         .or_else(|| codes(expected, ran, ops))
         .or_else(|| packet_diff::problem("the last run", &expected.output, &ran.seen.output))
         .or_else(|| {
@@ -58,6 +59,18 @@ pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Proble
                 detail,
             )
         })
+}
+
+/// That each packet had its turn as often as any other: it was the first one's again behind each round but the last.
+fn turns(turns: &[Turn], ran: &Ran, ops: u64) -> Option<Problem> {
+    let rounds = ops.checked_div(turns.len() as u64)?;
+    let detail = "packets did not take turns, so that the mean is not that of all";
+    differs(
+        "rounds of packets",
+        rounds.saturating_sub(1),
+        ran.rounds,
+        detail,
+    )
 }
 
 /// The codes of all runs.
@@ -108,6 +121,7 @@ mod tests {
             wrong: 0,
             wrong_code: 0,
             wrong_turn: 0,
+            rounds: 0,
             fallen: 0,
             changes: [0; STATE_WORDS],
             undone: [0; STATE_WORDS],
@@ -151,10 +165,17 @@ mod tests {
             wrong: 7,
             wrong_code: 1,
             wrong_turn: 1,
+            rounds: 499,
             fallen: 0,
             changes: [0; STATE_WORDS],
             undone: [0; STATE_WORDS],
         };
+        let rounds = Ran {
+            rounds: 500,
+            ..ran.clone()
+        };
+        let check = problem(&expected, &rounds, 1000).map(|problem| problem.check);
+        assert_eq!(check.as_deref(), Some("rounds of packets"));
         let problem = problem(&expected, &ran, 1000).expect("a problem");
         assert_eq!(
             problem.got,
