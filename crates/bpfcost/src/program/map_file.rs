@@ -112,7 +112,9 @@ fn cell(text: &str, size: usize) -> Result<Vec<u8>, String> {
         let words = text.split([' ', ':']).filter(|word| !word.is_empty());
         Value::from_iter(words)
     };
-    bytes(&list, size)
+    bytes(&list, size).map_err(|why| {
+        format!("{why}: {text:?}\n  Write a number, an IP address, or bytes like 0a 00 00 01")
+    })
 }
 
 /// The bytes of a whole number, and what fills those beyond.
@@ -265,6 +267,10 @@ mod tests {
             ("1,", "the value of line 1 has 0 bytes, and the map's has 2"),
             ("10.0.0.1,10.0.0.1", "the value of line 1 has 4 bytes"),
             ("1,65536", "the value of line 1 is 65536, which 2 bytes"),
+            (
+                "10.0.0.300,1",
+                "the key of line 1 is neither a number nor a list of bytes: \"10.0.0.300\"",
+            ),
             ("2001:db8::1,1", "the key of line 1 is neither"),
         ] {
             let error = Syntax::Csv.entries(text, &map(4, 2)).expect_err(text);
