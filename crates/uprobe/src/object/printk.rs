@@ -36,14 +36,27 @@ pub fn load_quietly<T>(load: impl FnOnce() -> T) -> T {
     let Some(switch) = switch.filter(|switch| switch.is_on() == Some(false)) else {
         return load();
     };
-    // A failure leaves the rest as it is.
-    let custodian = switch.outlive();
-    let loaded = load();
-    switch.keep_off();
-    if let Ok(custodian) = custodian {
-        custodian.kill();
+    let _off = KeptOff {
+        // Without it, all but a kill is provided for.
+        custodian: switch.outlive().ok(),
+        switch,
+    };
+    load()
+}
+
+/// Switches it off when this is dropped, or the custodian does when this process has ended.
+struct KeptOff {
+    switch: Switch,
+    custodian: Option<Child>,
+}
+
+impl Drop for KeptOff {
+    fn drop(&mut self) {
+        self.switch.keep_off();
+        if let Some(custodian) = &self.custodian {
+            custodian.kill();
+        }
     }
-    loaded
 }
 
 /// The switch of the tracepoint, locked: what another load switches on would be taken for somebody else's wish, in this
