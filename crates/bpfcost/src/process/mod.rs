@@ -2,16 +2,14 @@
 //! own (a process group if there are no control groups), and ends with its owner, however that ends.
 
 mod group;
+mod output;
 mod process_tree;
 pub(crate) mod program;
 mod run_context;
 
 use std::{
-    fs::File,
-    os::unix::{
-        fs::FileExt as _,
-        process::{CommandExt as _, ExitStatusExt as _},
-    },
+    io::pipe,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::Arc,
@@ -31,9 +29,11 @@ use rustix::{
 };
 
 pub(crate) use group::group_of;
+pub(crate) use output::{Capture, Search};
 pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
 
+use self::output::Output;
 use crate::reaper::{Cgroup, Duty, Reaper};
 
 /// How long a process may take to end after it was asked to.
@@ -60,8 +60,7 @@ pub(crate) fn allow_files() -> Result<()> {
 pub struct Process {
     name: String,
     child: Child,
-    out: File,
-    err: File,
+    output: Output,
     cgroup: Option<Cgroup>,
     /// Whether it is talked to. The end of that is its own end, and what it started for itself has things to put back then.
     is_talked_to: bool,
@@ -74,6 +73,16 @@ impl Process {
         Process::start_in(None, command, cpus, env)
     }
 
+    /// The same, with its output handled in that way.
+    pub(crate) fn start_captured(
+        command: &[String],
+        cpus: &[u32],
+        env: &[(String, String)],
+        capture: Capture,
+    ) -> Result<Self> {
+        Process::launch(None, command, cpus, env, capture, false)
+    }
+
     /// The same in a folder.
     pub fn start_in(
         folder: Option<&Path>,
@@ -81,24 +90,25 @@ impl Process {
         cpus: &[u32],
         env: &[(String, String)],
     ) -> Result<Self> {
-        Process::launch(folder, command, cpus, env, false)
+        Process::launch(folder, command, cpus, env, Capture::default(), false)
     }
 
     /// Starts `command` with pipes: its input and its output.
     pub(crate) fn start_talking(command: &[String]) -> Result<(Self, ChildStdin, ChildStdout)> {
-        let mut process = Process::launch(None, command, &[], &[], true)?;
+        let mut process = Process::launch(None, command, &[], &[], Capture::default(), true)?;
         let (input, output) = (process.child.stdin.take(), process.child.stdout.take());
         let pipes = input.zip(output).context("it has no input or no output")?;
         Ok((process, pipes.0, pipes.1))
     }
 
-    /// Starts it; with pipes, it is talked to.
+    /// Starts it; if it `is_talked_to`, its input and its standard output are pipes for that.
     fn launch(
         folder: Option<&Path>,
         command: &[String],
         cpus: &[u32],
         env: &[(String, String)],
-        pipes: bool,
+        capture: Capture,
+        is_talked_to: bool,
     ) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             bail!("there is no command to start");
@@ -106,8 +116,15 @@ impl Process {
         let path = program::find(program)?;
         let reaper = Reaper::of_process()?;
         let cgroup = reaper.group();
-        let file = || tempfile::tempfile().context("cannot store the output of a program");
-        let (out, err) = (file()?, file()?);
+        let captured = || pipe().context("cannot make a pipe for the output of a program");
+        let (err, to_err) = captured()?;
+        let (out, to_out) = if is_talked_to {
+            (None, Stdio::piped())
+        } else {
+            let (out, to_out) = captured()?;
+            (Some(out.into()), to_out.into())
+        };
+        let output = Output::read([out, Some(err.into())], capture)?;
         let mut starts = match &cgroup {
             Some(cgroup) => {
                 let mut shell = Command::new("/bin/sh");
@@ -119,13 +136,13 @@ impl Process {
         starts
             .args(arguments)
             .envs(env.iter().cloned())
-            .stdin(if pipes { Stdio::piped() } else { Stdio::null() })
-            .stdout(if pipes {
+            .stdin(if is_talked_to {
                 Stdio::piped()
             } else {
-                out.try_clone()?.into()
+                Stdio::null()
             })
-            .stderr(err.try_clone()?)
+            .stdout(to_out)
+            .stderr(to_err)
             .process_group(0);
         if let Some(folder) = folder {
             starts.current_dir(folder);
@@ -136,10 +153,9 @@ impl Process {
         let process = Process {
             name: program.clone(),
             child,
-            out,
-            err,
+            output,
             cgroup,
-            is_talked_to: pipes,
+            is_talked_to,
             reaper,
         };
         if let Some(duty) = process.duty() {
@@ -211,14 +227,58 @@ impl Process {
         })
     }
 
-    /// What it has printed so far: standard output, then standard error.
-    pub fn printed(&self) -> Result<String> {
-        Ok(self.answered()? + &text(&self.err)?)
+    /// The last of what it has printed so far: of standard output, then of standard error.
+    pub fn printed(&self) -> String {
+        self.output.last().concat()
     }
 
-    /// What it has printed so far on standard output.
-    pub fn answered(&self) -> Result<String> {
-        text(&self.out)
+    /// The last of what it has printed so far on standard output.
+    pub fn answered(&self) -> String {
+        let [out, _] = self.output.last();
+        out
+    }
+
+    /// All that it has printed, to read numbers from: on standard output, and on standard error too if `both`. An error if it
+    /// printed more than is kept.
+    pub(crate) fn whole(&self, both: bool) -> Result<String> {
+        let [out, err] = self.output.dropped();
+        let dropped = if both { out + err } else { out };
+        if dropped > 0 {
+            bail!(
+                "{} printed {:.0} MB more than the 16 MiB from which numbers are read\n  Make it print less, for example only \
+                 a summary",
+                self.name,
+                (dropped as f64 / 1e6).ceil()
+            );
+        }
+        Ok(if both {
+            self.printed()
+        } else {
+            self.answered()
+        })
+    }
+
+    /// The result of the search of its output.
+    pub(crate) fn found(&self) -> u64 {
+        self.output.found()
+    }
+
+    /// CPU time that reading its output has taken here, in nanoseconds.
+    pub(crate) fn reading_ns(&self) -> f64 {
+        self.output.reading_ns()
+    }
+
+    /// The last of what it printed, for an error.
+    pub(crate) fn tail(&self) -> String {
+        let dropped: u64 = self.output.dropped().iter().sum();
+        let tail = tail(&self.printed());
+        if dropped == 0 {
+            return tail;
+        }
+        format!(
+            "  (the last of its output; {} kB before it were not kept)\n{tail}",
+            dropped / 1000
+        )
     }
 
     /// Sends a signal to it and all that it started.
@@ -274,13 +334,6 @@ fn on<T>(cpus: &[u32], something: impl FnOnce() -> T) -> rustix::io::Result<T> {
     Ok(done)
 }
 
-/// All of a file, whose place others write at.
-fn text(file: &File) -> Result<String> {
-    let mut bytes = vec![0; usize::try_from(file.metadata()?.len())?];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// How a process ended, in words.
 pub(crate) fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
@@ -290,8 +343,8 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
     }
 }
 
-/// The last of what a program printed.
-pub(crate) fn tail(printed: &str) -> String {
+/// The last lines of what a program printed.
+fn tail(printed: &str) -> String {
     let printed = printed.trim_end().trim_start_matches('\n');
     if printed.is_empty() {
         return "  (it printed nothing)".to_owned();

@@ -86,7 +86,7 @@ impl AccessLog {
         let command = context.command(&self.reopen)?;
         let mut process = Process::start(&command, &context.client_cpus, &[])?;
         if !process.wait(PATIENCE)?.success() {
-            bail!("{} failed\n{}", command.join(" "), process.printed()?);
+            bail!("{} failed\n{}", command.join(" "), process.tail());
         }
         let moved = FDTarget::Path(old.clone());
         wait("the server does not reopen its log", || {

@@ -10,7 +10,7 @@ use super::{
     server::{PortTaken, free_port},
 };
 use crate::{
-    process::{Process, RunContext, program, tail},
+    process::{Process, RunContext, program},
     reaper::Scratch,
 };
 
@@ -48,12 +48,9 @@ impl Base {
             let mut process = Process::start_in(Some(&context.dir), &command, &[], env)?;
             let preparing = || format!("preparing the workload: {}", command.join(" "));
             if !process.wait(PREPARATION).with_context(preparing)?.success() {
-                return Err(Error::Server(format!(
-                    "{} failed\n{}",
-                    preparing(),
-                    tail(&process.printed()?)
-                ))
-                .into());
+                return Err(
+                    Error::Server(format!("{} failed\n{}", preparing(), process.tail())).into(),
+                );
             }
         }
         Ok(base)

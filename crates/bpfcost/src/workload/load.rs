@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
 use super::{Client, Error, Output, Reading};
-use crate::process::{Process, RunContext, describe_exit, tail};
+use crate::process::{Capture, Process, RunContext, describe_exit};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,6 +50,11 @@ pub struct LoadResult {
 }
 
 impl Client {
+    /// Whether numbers are read from its output.
+    fn is_read(&self) -> bool {
+        self.output != Output::Text || !self.metrics.is_empty()
+    }
+
     /// How long one run of it may take in windows of `window_ms` milliseconds, before it counts as stuck.
     pub fn limit(&self, window_ms: u64) -> Duration {
         match self.within_s {
@@ -81,11 +86,16 @@ impl<'a> LoadClient<'a> {
     /// Starts it, to make the load of one window.
     pub fn start(&self, context: &RunContext) -> Result<RunningClient<'a>> {
         let command = context.command(&self.client.command)?;
+        let capture = if self.client.is_read() {
+            Capture::to_read()
+        } else {
+            Capture::default()
+        };
         let earlier_ns = children_ns()?;
         let begun = Instant::now();
         Ok(RunningClient {
             client: self.client,
-            process: Process::start(&command, &context.client_cpus, &[])?,
+            process: Process::start_captured(&command, &context.client_cpus, &[], capture)?,
             command: command.join(" "),
             limit: self.client.limit(context.window_ms),
             begun,
@@ -145,7 +155,7 @@ impl<'a> LoadClient<'a> {
                     command.join(" "),
                     describe_exit(status)
                 ),
-                &process.printed()?,
+                &process,
             ))
         }
     }
@@ -160,7 +170,7 @@ impl RunningClient<'_> {
             Err(error) => {
                 return Err(failed(
                     &format!("the client {command}: {error}"),
-                    &self.process.printed()?,
+                    &self.process,
                 ));
             }
         };
@@ -169,21 +179,22 @@ impl RunningClient<'_> {
             Some(spent) => spent,
             None => children_ns()? - self.earlier_ns,
         };
-        let printed = self.process.printed()?;
         if !status.success() {
             return Err(failed(
                 &format!("the client {command} {}", describe_exit(status)),
-                &printed,
+                &self.process,
             ));
         }
-        let reading = match self.client.output {
-            Output::Text => Reading::of(self.client, &printed),
-            _ => Reading::of(self.client, &self.process.answered()?),
+        let printed = if self.client.is_read() {
+            self.process.whole(self.client.output == Output::Text)
+        } else {
+            Ok(String::new())
         };
+        let reading = printed.and_then(|printed| Reading::of(self.client, &printed));
         let reading = reading.map_err(|error| {
             failed(
                 &format!("cannot read the output of the client {command}: {error:#}"),
-                &printed,
+                &self.process,
             )
         })?;
         if must && reading.ops == 0 {
@@ -191,7 +202,7 @@ impl RunningClient<'_> {
                 &format!(
                     "the client {command} did 0 operations, so there is no cost per operation"
                 ),
-                &printed,
+                &self.process,
             ));
         }
         let reported = reading.seconds.map(Duration::try_from_secs_f64);
@@ -200,7 +211,7 @@ impl RunningClient<'_> {
             Err(_) => {
                 return Err(failed(
                     &format!("the client {command} reports a time that is not possible"),
-                    &printed,
+                    &self.process,
                 ));
             }
         };
@@ -213,8 +224,8 @@ impl RunningClient<'_> {
 }
 
 /// An error with what the client printed.
-fn failed(what: &str, printed: &str) -> anyhow::Error {
-    Error::Client(format!("{what}\n{}", tail(printed))).into()
+fn failed(what: &str, client: &Process) -> anyhow::Error {
+    Error::Client(format!("{what}\n{}", client.tail())).into()
 }
 
 /// CPU time of all children that have ended, in nanoseconds.

@@ -11,11 +11,11 @@ use procfs::{
     net::{TcpNetEntry, TcpState},
     process::{self, FDTarget},
 };
-use regex::Regex;
+use regex::bytes::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Process, RunContext, describe_exit, holds, tail};
+use crate::process::{Capture, Process, RunContext, Search, describe_exit, holds};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -29,8 +29,8 @@ pub struct Server {
     program: String,
     /// Where it must listen.
     port: Option<u16>,
-    /// What it must have printed.
-    output: Option<Regex>,
+    /// Whether it must have printed something.
+    must_print: bool,
     within: Duration,
 }
 
@@ -64,17 +64,22 @@ impl Server {
             None => None,
         };
         let output = ready.and_then(|ready| ready.output.as_deref());
+        let output = output.map(pattern).transpose()?;
+        let capture = Capture {
+            search: output.map(Search::Match),
+            ..Capture::default()
+        };
         let mut server = Server {
             port,
-            output: output.map(pattern).transpose()?,
+            must_print: capture.search.is_some(),
             within: Duration::try_from_secs_f64(ready.map_or(0.0, |ready| ready.within_s))?,
-            process: Process::start(&command, &context.server_cpus, &env)?,
+            process: Process::start_captured(&command, &context.server_cpus, &env, capture)?,
             program: command.join(" "),
         };
         match server.ready() {
             Ok(()) => Ok(server),
             Err(error) if !error.is::<PortTaken>() && server.finds_port_taken() => {
-                let printed = tail(&server.process.printed().unwrap_or_default());
+                let printed = server.process.tail();
                 let port = port.unwrap_or(context.port);
                 Err(server.taken(port, "another process", &format!("\n{printed}")))
             }
@@ -92,10 +97,7 @@ impl Server {
                 Some(port) => self.listens(port)?,
                 None => true,
             };
-            let printed = match &self.output {
-                Some(output) => output.is_match(&self.process.printed()?),
-                None => true,
-            };
+            let printed = !self.must_print || self.process.found() > 0;
             if listens && printed {
                 return Ok(());
             }
@@ -108,7 +110,7 @@ impl Server {
                     "the server {} is not ready after {} s: {lacks}\n{}",
                     self.program,
                     self.within.as_secs_f64(),
-                    tail(&self.process.printed()?)
+                    self.process.tail()
                 ))
                 .into());
             }
@@ -118,7 +120,7 @@ impl Server {
 
     /// Whether it says so itself.
     fn finds_port_taken(&self) -> bool {
-        let printed = self.process.printed().unwrap_or_default();
+        let printed = self.process.printed();
         printed.to_lowercase().contains(IN_USE)
     }
 
@@ -131,7 +133,7 @@ impl Server {
                 "the server {} {}\n{}",
                 self.program,
                 describe_exit(status),
-                tail(&self.process.printed().unwrap_or_default())
+                self.process.tail()
             ))),
         }
     }

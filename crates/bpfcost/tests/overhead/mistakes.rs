@@ -181,6 +181,17 @@ fn commands_that_fail_end_the_run() {
         ),
         (
             &[
+                "--metric",
+                "took ([0-9]+) ms",
+                "--",
+                "sh",
+                "-c",
+                "head -c 20000000 /dev/zero | tr '\\0' x; echo took 5 ms",
+            ],
+            &["printed 4 MB more than the 16 MiB", "Make it print less"],
+        ),
+        (
+            &[
                 "--server",
                 "sh -c 'echo {port} is mine; exit 1'",
                 "--client",

@@ -102,6 +102,46 @@ fn bpftrace_as_it_is_typed() {
 }
 
 #[test]
+fn a_tool_that_prints_much_takes_no_memory_and_no_disk() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    // With so little room that none of it could be stored.
+    tool.write(
+        "script",
+        "mkdir small && mount -t tmpfs -o size=1m none small || exit 99\n\
+         TMPDIR=$PWD/small $BPFCOST overhead --quick --out x.json \"$PROBE\" -- sh -c 'sleep 0.1' 2>said &\n\
+         run=$!\n\
+         until grep -q '^{\"trial\".*\"case\":1,' x.json.journal 2>/dev/null; do kill -0 $run || exit 98; sleep 0.05; done\n\
+         grep VmHWM /proc/$run/status >memory\n\
+         kill -INT $run\n\
+         wait $run\n\
+         echo $? >code\n",
+    );
+    let mut shell = tool.wrapped("unshare", "--mount sh script");
+    shell.env("BPFCOST", env!("CARGO_BIN_EXE_bpfcost"));
+    shell.env(
+        "PROBE",
+        "process:head -c 250000000 /dev/zero | tr '\\0' x; echo lost 12 events; exec sleep 1234",
+    );
+    let status = shell.status().expect("it starts");
+    let read = |name| std::fs::read_to_string(tool.path(name)).unwrap_or_default();
+    if status.code() == Some(99) {
+        require::skip("no file system can be mounted");
+        return;
+    }
+    assert_eq!(read("code").trim(), "130", "{status}: {}", read("said"));
+    let memory = read("memory");
+    let kib = memory.split_whitespace().nth(1).expect("a number");
+    let kib: u64 = kib.parse().expect("a number");
+    assert!(kib < 200_000, "{memory}");
+    // Reading it was the tool's CPU time; so is what it printed itself.
+    let case = &cases(&record(&tool))[1];
+    assert!(least(case, "tool_ns") > Some(0.0), "{case}");
+}
+
+#[test]
 fn a_tool_without_bpf_has_to_say_so() {
     if !require::host() {
         return;

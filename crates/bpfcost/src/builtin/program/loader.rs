@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::program::NativeProgram;
 
 use crate::{
-    process::{Process, describe_exit, tail},
+    process::{Process, describe_exit},
     program::{InputError, LoaderCommand},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn run(loader: &LoaderCommand, native: &NativeProgram) -> Result<()> 
     if status.success() {
         return Ok(());
     }
-    let printed = tail(&process.printed()?);
+    let printed = process.tail();
     Err(InputError::Wrong(format!(
         "--setup {line} {}:\n{printed}\n  It finds the maps in ${MAPS}. Try: --setup 'sh -c \"ls $BPFCOST_MAPS; false\"'",
         describe_exit(status)

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::{
     experiment::{ENDED, Fault, LET_GO},
     probe::{unit_group, unit_pids},
-    process::{Process, RunContext, describe_exit, process_tree, tail},
+    process::{Capture, Process, RunContext, describe_exit, process_tree},
     restore::started,
     workload::{LoadResult, Reading, RunningServer, UsageReader, find},
 };
@@ -196,17 +196,17 @@ impl WatchedService {
             return Ok(0.0);
         }
         let asked = self.watch.ops.last().map_or("", String::as_str);
-        let mut process = Process::start(&self.watch.ops, &[], &[])?;
+        let mut process = Process::start_captured(&self.watch.ops, &[], &[], Capture::to_read())?;
         let status = process.wait(PATIENCE)?;
-        let printed = process.printed()?;
         if !status.success() {
             return Err(Fault::Broken(anyhow!(
                 "--ops {asked} {}\n{}",
                 describe_exit(status),
-                tail(&printed)
+                process.tail()
             )));
         }
         let pattern = self.watch.metric.as_deref();
+        let printed = process.whole(true)?;
         let number = find("of --ops", pattern.unwrap_or(ALONE), &printed);
         let advice = match pattern {
             Some(_) => "",
@@ -215,7 +215,7 @@ impl WatchedService {
         Ok(number.with_context(|| {
             format!(
                 "the output of --ops {asked} is not a count{advice}\n{}",
-                tail(&printed)
+                process.tail()
             )
         })?)
     }

@@ -16,7 +16,7 @@ use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
     fault::Fault,
     probe::{Probe, WindowCounts, WrongProbe, leftovers},
-    process::{Process, RunContext, describe_exit, tail},
+    process::{Process, RunContext, describe_exit},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
@@ -67,7 +67,7 @@ impl Remote {
                 "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
                 self.name,
                 PATIENCE.as_secs_f64(),
-                tail(&self.process.printed()?)
+                self.process.tail()
             );
         }
         let mut line = String::new();
@@ -78,7 +78,7 @@ impl Remote {
                 "the agent {} {}\n{}",
                 self.name,
                 describe_exit(ended),
-                tail(&self.process.printed()?)
+                self.process.tail()
             ));
         }
         serde_json::from_str(&line)
