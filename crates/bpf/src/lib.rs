@@ -7,6 +7,7 @@
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
 pub mod attach;
+mod attachments;
 pub mod cgroup;
 mod cpu;
 mod error;
@@ -45,11 +46,13 @@ pub mod timed;
 pub mod timing;
 pub mod unwind;
 
+pub use attachments::{Attachment, links, perf_events};
 pub use cpu::{CpuPin, allowed_cpus, current_cpu, preemptions, real_time, time_counter};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{
-    LoadedProgram, ProgramStats, loaded_maps, loaded_programs, pins, program_of, program_stats,
+    LoadedMap, LoadedProgram, ProgramStats, loaded_maps, loaded_programs, maps_of, pins,
+    program_of, program_stats,
 };
 pub use space::Space;
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::CString,
     fs,
     os::{
@@ -15,7 +15,7 @@ use std::{
 
 use libbpf_rs::{
     libbpf_sys as sys,
-    query::{MapInfoIter, ProgInfoIter},
+    query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions},
 };
 
 use crate::stats::RunStats;
@@ -66,6 +66,37 @@ pub fn loaded_programs() -> Vec<LoadedProgram> {
 /// The kernel's number of every BPF map, in order. Empty without the privilege to ask.
 pub fn loaded_maps() -> Vec<u32> {
     MapInfoIter::default().map(|map| map.id).collect()
+}
+
+/// A BPF map in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoadedMap {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// Its type, e.g. `Hash`.
+    pub kind: String,
+    /// Its name, at most 15 characters.
+    pub name: String,
+    /// Bytes of a key, bytes of a value, and the most entries.
+    pub sizes: [u32; 3],
+}
+
+/// The maps that these programs use, by id.
+pub fn maps_of(programs: &BTreeSet<u32>) -> Vec<LoadedMap> {
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let used: BTreeSet<u32> = ProgInfoIter::with_query_opts(options)
+        .filter(|program| programs.contains(&program.id))
+        .flat_map(|program| program.map_ids)
+        .collect();
+    MapInfoIter::default()
+        .filter(|map| used.contains(&map.id))
+        .map(|map| LoadedMap {
+            id: map.id,
+            kind: format!("{:?}", map.ty),
+            name: map.name.to_string_lossy().into_owned(),
+            sizes: [map.key_size, map.value_size, map.max_entries],
+        })
+        .collect()
 }
 
 /// Where programs are pinned, or links that hold one, by the program's id: in all BPF file systems that this

@@ -6,7 +6,7 @@
 mod calls;
 mod datagram_fate;
 mod fixture;
-mod preflight;
+mod rehearsal;
 mod server_instance;
 pub(super) mod shown;
 mod watch;
@@ -266,15 +266,15 @@ impl Workload {
         let variants = self.definition.variants.iter();
         let specs: Vec<&Spec> = variants.filter_map(|one| one.probe.as_ref()).collect();
         let sum = |seconds: fn(&Spec) -> f64| specs.iter().copied().map(seconds).sum::<f64>();
-        // Those that take time are rehearsed too.
-        let rehearsed = specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
+        // Those that take time are rehearsed too, before the rounds and after them.
+        let rehearsed = 2.0 * specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
         let starts_s = sum(Spec::start_s);
         let switched_s = starts_s + sum(probe::switch_s);
         Overhead {
             load_s: 0.5
                 + windows * self.definition.window_ms as f64 / 1e3
                 + rehearsed * self.definition.rehearsal_ms() as f64 / 1e3
-                + starts_s,
+                + 2.0 * starts_s,
             trial_s: 0.05 + switched_s / self.definition.variants.len() as f64,
             batches: 1.0,
         }

@@ -80,6 +80,11 @@ pub trait LoadedEpoch {
     /// Times one batch of a case; the trial checks itself in the timed phase.
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault>;
 
+    /// Proves a case once more, after its last trial of the epoch.
+    fn conclude(&mut self, _case: &Case) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Kernel memory that this epoch holds, in bytes, where known.
     fn kernel_bytes(&self) -> Option<u64> {
         None

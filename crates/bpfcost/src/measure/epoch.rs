@@ -87,7 +87,11 @@ impl Run<'_> {
         }
         let begun = self.now_s();
         self.time_rounds(loaded, rounds, sentinel)?;
-        Ok(self.now_s() - begun)
+        let rounds_s = self.now_s() - begun;
+        for case in self.due_now() {
+            self.conclude(loaded, case)?;
+        }
+        Ok(rounds_s)
     }
 
     /// Rounds of timed trials: each case once per round, each round in its own order.

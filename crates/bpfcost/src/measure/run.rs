@@ -98,7 +98,11 @@ impl Run<'_> {
                 return Ok(None);
             };
             for (code, text) in warnings {
-                self.tell(Event::Warned(Warning::new(code, text)))?;
+                let warning = Warning::new(code, text);
+                // Each epoch and each case may have it.
+                if !self.measured.warnings.contains(&warning) {
+                    self.tell(Event::Warned(warning))?;
+                }
             }
             if let Some(facts) = facts {
                 self.tell(Event::Observed { case, facts })?;
@@ -120,6 +124,17 @@ impl Run<'_> {
             .trial(&plan.cases[case], batch)
             .and_then(|trial| finite(trial).map_err(Fault::Invalid));
         self.judge(case, "timing", outcome)
+    }
+
+    /// Proves a case once more after the rounds, unless the run is to end.
+    pub(super) fn conclude(
+        &mut self,
+        loaded: &mut dyn LoadedEpoch,
+        case: usize,
+    ) -> Result<(), Halt> {
+        self.check_interrupt()?;
+        let concluded = loaded.conclude(&self.plan.cases[case]);
+        self.judge(case, "proving", concluded).map(drop)
     }
 
     pub(super) fn check_interrupt(&self) -> Result<(), Halt> {

@@ -60,7 +60,7 @@ pub(super) struct Tool {
 #[derive(Debug)]
 struct RunningTool {
     process: Process,
-    programs: Vec<u32>,
+    loading: Loading,
 }
 
 impl Tool {
@@ -78,7 +78,7 @@ impl Tool {
     }
 
     /// Waits until it is ready; what it has loaded.
-    fn ready(&self, process: &mut Process, mut loading: Loading) -> Result<Vec<u32>> {
+    fn ready(&self, process: &mut Process, loading: &mut Loading) -> Result<Vec<u32>> {
         let begun = Instant::now();
         loop {
             let programs = loading.look(&process.pids());
@@ -122,15 +122,15 @@ impl Tool {
 impl Probe for Tool {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
         let command = context.fill(&self.command)?;
-        let loading = Loading::begin();
+        let mut loading = Loading::begin();
         let capture = Capture {
             search: Some(Search::Sum(lost()?)),
             ..Capture::default()
         };
         let mut process = Process::start_captured(&wrapped(&command), &[], &[], capture)?;
-        let programs = self.ready(&mut process, loading)?;
+        let programs = self.ready(&mut process, &mut loading)?;
         super::leftovers::remember(&programs, &process.pids());
-        self.running = Some(RunningTool { process, programs });
+        self.running = Some(RunningTool { process, loading });
         Ok(())
     }
 
@@ -139,13 +139,14 @@ impl Probe for Tool {
             return Ok(WindowCounts::default());
         };
         self.alive(&mut running.process)?;
+        let programs = running.loading.programs_now(&running.process.pids());
         running.process.signal(Signal::INT);
         if running.process.wait(FAREWELL).is_err() {
             running.process.stop(Signal::TERM);
         }
         let lost = running.process.found();
         drop(running.process);
-        freed(&running.programs);
+        freed(&programs);
         Ok(WindowCounts {
             lost,
             ..WindowCounts::default()
@@ -165,7 +166,9 @@ impl Probe for Tool {
 
     fn programs(&self) -> Vec<u32> {
         let running = self.running.as_ref();
-        running.map_or(Vec::new(), |running| running.programs.clone())
+        running.map_or(Vec::new(), |running| {
+            running.loading.programs_now(&running.process.pids())
+        })
     }
 }
 

@@ -8,6 +8,7 @@ pub mod agent;
 mod built_in;
 mod command;
 mod counting;
+mod inventory;
 mod joined;
 mod leftovers;
 mod nothing;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use built_in::{Arguments, BuiltIn, Runs};
 pub(crate) use command::program;
+pub(crate) use inventory::{ExpectedParts, Inventory};
 pub(crate) use leftovers::leftovers;
 pub use registry::add;
 pub(crate) use registry::open_agent;
@@ -54,8 +56,8 @@ pub trait Probe {
         None
     }
 
-    /// The kernel's numbers of its BPF programs while it is attached, where it does not count its hits itself:
-    /// then the kernel is asked how often they run.
+    /// The kernel's numbers of its BPF programs while it is attached, where it does not count its hits itself: then they
+    /// are counted in rehearsals, and its [`Inventory`] is compared in each window.
     fn programs(&self) -> Vec<u32> {
         Vec::new()
     }

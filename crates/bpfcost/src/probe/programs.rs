@@ -1,4 +1,4 @@
-//! The BPF programs of other processes: which they are, when all are loaded, and whether they are gone.
+//! The BPF programs of other processes: which they are, when all are loaded and attached, and whether they are gone.
 
 use std::{
     collections::BTreeSet,
@@ -9,9 +9,10 @@ use std::{
 
 use procfs::process::all_processes;
 
+use super::inventory::Inventory;
 use crate::process::bpf_programs;
 
-/// How long what is loaded must stay the same to be all of it.
+/// How long what is loaded and attached must stay the same to be all of it.
 const STABLE: Duration = Duration::from_millis(300);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,7 +24,8 @@ const FREED: Duration = Duration::from_secs(3);
 pub(super) struct Loading {
     /// What was in the kernel before.
     before: BTreeSet<u32>,
-    seen: BTreeSet<u32>,
+    programs: BTreeSet<u32>,
+    inventory: Inventory,
     since: Instant,
 }
 
@@ -32,21 +34,35 @@ impl Loading {
     pub(super) fn begin() -> Self {
         Loading {
             before: loaded(),
-            seen: BTreeSet::new(),
+            programs: BTreeSet::new(),
+            inventory: Inventory::default(),
             since: Instant::now(),
         }
     }
 
-    /// Looks again, after a moment: returns what these processes have loaded, once that is stable.
+    /// Looks again, after a moment: returns what these processes have loaded, once that and its attachments are stable.
     pub(super) fn look(&mut self, pids: &[u32]) -> Option<Vec<u32>> {
         sleep(LOOK);
         let programs = self.programs_of(pids);
-        if programs != self.seen {
-            self.seen = programs;
+        let inventory = Inventory::read(&Vec::from_iter(programs.clone()), pids);
+        if programs != self.programs || inventory != self.inventory {
+            self.programs = programs;
+            self.inventory = inventory;
             self.since = Instant::now();
         }
-        let done = !self.seen.is_empty() && self.since.elapsed() >= STABLE;
-        done.then(|| self.seen.iter().copied().collect())
+        let done = !self.programs.is_empty() && self.since.elapsed() >= STABLE;
+        done.then(|| self.programs.iter().copied().collect())
+    }
+
+    /// The programs of these processes now: those that they loaded at first, and what else they hold by now. Those that are
+    /// gone may be among them.
+    pub(super) fn programs_now(&self, pids: &[u32]) -> Vec<u32> {
+        let held = held(pids);
+        let new = held.difference(&self.before);
+        self.programs
+            .union(&new.copied().collect())
+            .copied()
+            .collect()
     }
 
     /// What they hold by their open files; else what is new in the kernel and held by no other process, for some close

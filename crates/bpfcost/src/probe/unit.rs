@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct SystemdUnit {
     name: String,
-    programs: Vec<u32>,
+    /// What it has loaded since it was started.
+    loading: Option<Loading>,
     /// Its control group while it runs.
     group: Option<PathBuf>,
     /// Starts or stops it when this is gone.
@@ -40,7 +41,7 @@ impl SystemdUnit {
         systemctl(&["stop", name])?;
         Ok(SystemdUnit {
             name: name.to_owned(),
-            programs: Vec::new(),
+            loading: None,
             group: None,
             _before: before,
         })
@@ -49,17 +50,17 @@ impl SystemdUnit {
 
 impl Probe for SystemdUnit {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
-        let mut loading = Loading::begin();
+        let loading = self.loading.insert(Loading::begin());
         systemctl(&["start", &self.name])?;
         let begun = Instant::now();
-        self.programs = loop {
+        let programs = loop {
             match loading.look(&unit_pids(&self.name)?) {
                 Some(programs) => break programs,
                 None if begun.elapsed() > PATIENCE => break Vec::new(),
                 None => {}
             }
         };
-        super::leftovers::remember(&self.programs, &unit_pids(&self.name)?);
+        super::leftovers::remember(&programs, &unit_pids(&self.name)?);
         self.group = unit_group(&self.name)?;
         Ok(())
     }
@@ -72,8 +73,9 @@ impl Probe for SystemdUnit {
                 self.name
             )));
         }
+        let programs = self.programs();
         systemctl(&["stop", &self.name])?;
-        freed(&self.programs);
+        freed(&programs);
         Ok(WindowCounts::default())
     }
 
@@ -86,7 +88,8 @@ impl Probe for SystemdUnit {
     }
 
     fn programs(&self) -> Vec<u32> {
-        self.programs.clone()
+        let loading = self.loading.as_ref();
+        loading.map_or(Vec::new(), |loading| loading.programs_now(&self.pids()))
     }
 }
 

@@ -84,6 +84,39 @@ fn a_case_that_fails_a_trial_runs_no_more_and_the_others_go_on() {
 }
 
 #[test]
+fn a_case_is_proved_once_more_after_the_rounds() {
+    let mut mock = Mock::new(&[10.0, 20.0]);
+    mock.conclude = Rc::new(|_, key| match key {
+        (2, 1) => Err(invalid()),
+        _ => Ok(()),
+    });
+    let (measured, events) = mock.run(&quick(&mock));
+    assert_eq!(invalids(&events), [(2, 1)]);
+    // The trials of that epoch came before, and the case has none after.
+    let asks = mock.lab.asks.borrow();
+    let last = asks.iter().rfind(|ask| ask.case == 1).unwrap();
+    assert_eq!((last.epoch, last.before), (2, 3));
+    let measured = measured.unwrap();
+    assert!(!measured.cases[1].live());
+    assert_eq!(measured.cases[0].samples.concat().len(), 30);
+}
+
+#[test]
+fn a_warning_of_each_epoch_is_given_once() {
+    let mut mock = Mock::new(&[10.0, 20.0]);
+    mock.observed = Rc::new(|_, _| {
+        Ok(Observed {
+            facts: None,
+            warnings: vec![("odd", "it is odd".to_owned())],
+        })
+    });
+    let (measured, _) = mock.run(&quick(&mock));
+    let warnings = measured.unwrap().warnings;
+    let odd = warnings.iter().filter(|warning| warning.code == "odd");
+    assert_eq!(odd.count(), 1, "{warnings:?}");
+}
+
+#[test]
 fn a_case_that_fails_at_any_point_is_told_once() {
     // Calibration takes trials 0 to 6, then there is a warm-up, then the rounds.
     for failing in 0..11 {

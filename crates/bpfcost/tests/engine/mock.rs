@@ -86,6 +86,8 @@ pub(crate) struct Mock {
     pub(crate) unload: Script<usize, Result<()>>,
     /// What preparing a case shows.
     pub(crate) observed: Script<(usize, usize), Result<Observed, Fault>>,
+    /// The proof of a case after the rounds.
+    pub(crate) conclude: Script<(usize, usize), Result<(), Fault>>,
     pub(crate) sentinel: bool,
     pub(crate) unsupported: Option<usize>,
 }
@@ -113,6 +115,7 @@ impl Mock {
             load: Rc::new(|_, _| Ok(())),
             unload: Rc::new(|_, _| Ok(())),
             observed: Rc::new(|_, _| Ok(Observed::default())),
+            conclude: Rc::new(|_, _| Ok(())),
             sentinel: true,
             unsupported: None,
         }
@@ -272,6 +275,7 @@ impl Experiment for Mock {
             prepare: self.prepare.clone(),
             unload: self.unload.clone(),
             observed: self.observed.clone(),
+            conclude: self.conclude.clone(),
         }))
     }
 
@@ -300,6 +304,7 @@ struct Held {
     prepare: Script<(usize, usize), Result<(), Fault>>,
     unload: Script<usize, Result<()>>,
     observed: Script<(usize, usize), Result<Observed, Fault>>,
+    conclude: Script<(usize, usize), Result<(), Fault>>,
 }
 
 impl Held {
@@ -319,6 +324,11 @@ impl LoadedEpoch for Held {
     fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
         let index = self.index(case)?;
         (self.observed)(&self.lab, (self.epoch, index))
+    }
+
+    fn conclude(&mut self, case: &Case) -> Result<(), Fault> {
+        let index = self.index(case)?;
+        (self.conclude)(&self.lab, (self.epoch, index))
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {

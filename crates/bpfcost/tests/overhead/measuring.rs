@@ -39,23 +39,31 @@ impl<'a> Measuring<'a> {
     /// Waits until each of these cases, by index into the plan, has a trial.
     #[track_caller]
     pub(crate) fn until_trials_of(&mut self, cases: &[usize]) {
+        self.until(|journal| {
+            let trial = |case: &usize| {
+                let case = format!("\"case\":{case},");
+                let mut lines = journal.lines();
+                lines.any(|line| line.contains("\"trial\":") && line.contains(&case))
+            };
+            cases.iter().all(trial)
+        });
+    }
+
+    /// Waits for something in the journal.
+    #[track_caller]
+    pub(crate) fn until(&mut self, is_there: impl Fn(&str) -> bool) {
         let journal = self.tool.path("x.json.journal");
         let begun = Instant::now();
         loop {
             let text = fs::read_to_string(&journal).unwrap_or_default();
-            let trial = |case: &usize| {
-                let case = format!("\"case\":{case},");
-                text.lines()
-                    .any(|line| line.contains("\"trial\":") && line.contains(&case))
-            };
-            if cases.iter().all(trial) {
+            if is_there(&text) {
                 return;
             }
             let child = self.child.as_mut().expect("it runs");
             if child.try_wait().expect("a child").is_some() {
                 panic!("it ended before: {:?}", self.end());
             }
-            assert!(begun.elapsed() < PATIENCE, "no trials: {text}");
+            assert!(begun.elapsed() < PATIENCE, "it is not there: {text}");
             sleep(Duration::from_millis(20));
         }
     }

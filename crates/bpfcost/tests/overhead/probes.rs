@@ -67,7 +67,7 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     run.until_trials_of(&[0, 1, 2]);
     run.interrupt();
     let record = record(&tool);
-    assert!(record.contains("\"hits\""), "{record}");
+    assert!(record.contains("\"rehearsed_hits\""), "{record}");
     // What is written into buffers is read, by a process that is counted apart; without buffers there is no such process.
     let [_, a, joined]: [Value; 3] = cases(&record).try_into().expect("three cases");
     for value in ["records", "tool_ns"] {
@@ -97,8 +97,40 @@ fn bpftrace_as_it_is_typed() {
     let mut run = Measuring::start(&tool, &[&[script][..], &LOAD].concat());
     run.until_trials_of(&[0, 1]);
     run.interrupt();
-    assert!(record(&tool).contains("\"hits\""));
-    assert!(record(&tool).contains("\"tool_ns\""));
+    let record = record(&tool);
+    // They were counted in rehearsals, and no record says more.
+    assert!(record.contains("\"rehearsed_hits\""), "{record}");
+    assert!(!record.contains("\"hits\""), "{record}");
+    assert!(record.contains("\"tool_ns\""), "{record}");
+}
+
+#[test]
+fn a_tool_that_attaches_in_its_first_run_alone_is_invalid() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    // Later it attaches where nothing happens.
+    tool.write(
+        "tool",
+        "event=oom:mark_victim\n[ -e ran ] || event=raw_syscalls:sys_enter\n: >ran\n\
+         exec bpftrace -e \"tracepoint:$event { @ = count(); }\"\n",
+    );
+    let mut run = Measuring::start(&tool, &[&["sh tool"][..], &LOAD].concat());
+    run.until(|journal| journal.contains("\"invalid\""));
+    run.interrupt();
+    let record = record(&tool);
+    let case = &cases(&record)[1];
+    assert_eq!(case["status"], "invalid", "{case}");
+    let problem = case["problems"][0].to_string();
+    for words in [
+        "parts of the probe in the kernel at the begin of a window",
+        "1 × perf event tracepoint sys_enter",
+        "0 × perf event tracepoint sys_enter",
+        "1 × perf event tracepoint mark_victim",
+    ] {
+        assert!(problem.contains(words), "{words}: {problem}");
+    }
 }
 
 #[test]

@@ -10,14 +10,14 @@ use anyhow::{Context, Result};
 
 use super::{
     Bases, VARIANT,
-    preflight::{Preflight, preflight},
+    rehearsal::{LoadMaker, Rehearsal},
     server_instance::ServerInstance,
     variant,
     watch::WatchedService,
     window,
 };
 use crate::{
-    experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial},
+    experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial},
     probe::{self, Probe},
     process::RunContext,
     workload::{
@@ -29,6 +29,9 @@ use crate::{
 /// A window is at least so many times as long as it takes to switch a probe on.
 const SHARE_OF_ATTACHING: u32 = 3;
 
+/// The code of the warning of a probe whose attachments the kernel does not list.
+const UNSEEN: &str = "unseen-attachments";
+
 /// A running workload.
 pub(super) struct WorkloadFixture {
     definition: Definition,
@@ -38,8 +41,8 @@ pub(super) struct WorkloadFixture {
     instances: BTreeMap<InstanceKey, ServerInstance>,
     /// What runs already, where nothing is started.
     watched: Option<WatchedService>,
-    /// What a preflight showed of a case's probe, by the case's name.
-    preflights: BTreeMap<String, Preflight>,
+    /// What a rehearsal showed of a case's probe, by the case's name.
+    rehearsals: BTreeMap<String, Rehearsal>,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
     /// beyond what it takes without, in milliseconds.
     stirred: Option<String>,
@@ -100,7 +103,7 @@ impl WorkloadFixture {
             probes: BTreeMap::new(),
             instances,
             watched,
-            preflights: BTreeMap::new(),
+            rehearsals: BTreeMap::new(),
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
             _bases: bases.values().cloned().collect(),
@@ -144,7 +147,7 @@ impl WorkloadFixture {
 
     /// The context of a case.
     fn context(&mut self, case: &Case, window_ms: u64) -> Result<RunContext> {
-        let attach = self.preflights.values().map(|preflight| preflight.attach);
+        let attach = self.rehearsals.values().map(|rehearsal| rehearsal.attach);
         let attach = attach.max().unwrap_or_default();
         let window_ms = long_enough(window_ms, attach, self.definition.period_ms);
         let mut context = self.instance(case)?.context(case, window_ms);
@@ -152,6 +155,20 @@ impl WorkloadFixture {
             context.pids = watched.pids();
         }
         Ok(context)
+    }
+
+    /// Rehearses with the load of a case.
+    fn with_load<T>(
+        &mut self,
+        case: &Case,
+        rehearse: impl FnOnce(LoadMaker<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let client = self.client(case);
+        self.instance(case)?.ready()?;
+        let place = instance_key(&self.definition, case)?;
+        let instance = self.instances.get(&place).context("there is no server")?;
+        let watched = &mut self.watched;
+        rehearse(&mut |context| make(watched.as_mut(), &client, instance, context, true))
     }
 
     /// Asks how much longer operations wait when the probe of a case is switched under load.
@@ -234,24 +251,43 @@ impl LoadedEpoch for WorkloadFixture {
         }
         // Built-in ones prove themselves in each window.
         if !spec.is_built_in() {
-            let client = self.client(case);
-            let instance = self.instance(case)?;
-            instance.ready()?;
-            let place = instance_key(&self.definition, case)?;
-            let instance = self.instances.get(&place).context("there is no server")?;
-            let watched = &mut self.watched;
-            let seen = preflight(
-                &context,
-                &mut |context| make(watched.as_mut(), &client, instance, context, true),
-                &mut *probe,
-            );
-            self.preflights.insert(case.name.clone(), seen?);
+            let rehearsed =
+                self.with_load(case, |make| Rehearsal::new(&context, make, &mut *probe));
+            self.rehearsals.insert(case.name.clone(), rehearsed?);
         }
         self.probes.insert(variant.name, probe);
         if self.stirred.as_ref() == Some(&case.name) {
             self.stir(case)?;
         }
         Ok(())
+    }
+
+    fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
+        let mut warnings = Vec::new();
+        if (self.rehearsals.get(&case.name)).is_some_and(|rehearsal| rehearsal.is_unseen) {
+            let text = format!(
+                "the kernel does not list where the programs of {} are attached: each window proves that they are loaded, \
+                 not that they are attached",
+                case.name
+            );
+            warnings.push((UNSEEN, text));
+        }
+        Ok(Observed {
+            facts: None,
+            warnings,
+        })
+    }
+
+    fn conclude(&mut self, case: &Case) -> Result<(), Fault> {
+        let Some(rehearsal) = self.rehearsals.get(&case.name).cloned() else {
+            return Ok(());
+        };
+        let variant = self.variant(case)?;
+        let context = self.context(case, self.definition.rehearsal_ms())?;
+        let mut probe = (self.probes.remove(&variant.name)).context("its probe is not open")?;
+        let repeated = self.with_load(case, |make| rehearsal.repeat(&context, make, &mut *probe));
+        self.probes.insert(variant.name, probe);
+        self.instance(case)?.answer(repeated)
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
@@ -266,7 +302,7 @@ impl LoadedEpoch for WorkloadFixture {
         instance.ready()?;
         let probe = self.probes.get_mut(&variant.name);
         let on = probe.is_some();
-        let preflight = self.preflights.get(&case.name);
+        let rehearsal = self.rehearsals.get(&case.name);
         let watched = &mut self.watched;
         let outcome = window::run(
             &self.definition,
@@ -274,8 +310,8 @@ impl LoadedEpoch for WorkloadFixture {
             instance,
             &context,
             &mut |context| make(watched.as_mut(), &client, instance, context, on),
-            preflight.and_then(|preflight| preflight.hits_per_op),
-            probe,
+            rehearsal,
+            probe.map(|probe| &mut **probe as &mut dyn Probe),
         );
         let mut trial = instance.answer(outcome)?;
         if self.stirred.as_ref() == Some(&case.name)

@@ -1,4 +1,5 @@
-//! A window: attaches the probe, runs the client, detaches the probe; then its cost, and the check of the probe's counts.
+//! A window: attaches the probe, runs the client, detaches the probe; then its cost, and the checks of the probe: its counts,
+//! or its parts in the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    preflight::{LoadMaker, silent},
+    rehearsal::{LoadMaker, Rehearsal, or_detach, silent},
     server_instance::ServerInstance,
 };
 use crate::{
@@ -27,15 +28,15 @@ use crate::{
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;
 
-/// Runs one window of a case. `hits_per_op` is from a preflight, for probes that don't report their hits.
+/// Runs one window of a case. `rehearsal` is of probes that are not built in.
 pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
     instance: &ServerInstance,
     context: &RunContext,
     make: LoadMaker<'_>,
-    hits_per_op: Option<f64>,
-    mut probe: Option<&mut Box<dyn Probe>>,
+    rehearsal: Option<&Rehearsal>,
+    mut probe: Option<&mut dyn Probe>,
 ) -> Result<Trial, Fault> {
     let log = definition.access_log.as_ref();
     if let Some(log) = log {
@@ -47,20 +48,21 @@ pub(super) fn run(
         probe.attach(context)?;
         secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
     }
+    let mut begin = None;
+    if let (Some(probe), Some(rehearsal)) = (&mut probe, rehearsal) {
+        let proved = rehearsal.prove_begin(&**probe);
+        begin = Some(or_detach(&mut **probe, proved)?);
+    }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
-    let tool_ns = |probe: &Option<&mut Box<dyn Probe>>| probe.as_ref()?.cpu_ns();
+    let tool_ns = |probe: &Option<&mut dyn Probe>| probe.as_ref()?.cpu_ns();
     let accounts = instance.accounts();
     let counted = instance.network.counts()?;
     let before = accounts.spent(&context.pids, &tool, tool_ns(&probe))?;
     let accounted = Instant::now();
-    let made = make(context);
-    if made.is_err()
-        && let Some(probe) = &mut probe
-    {
-        // Detach in any case; an error of the load came first and is returned.
-        let _ = probe.detach();
-    }
-    let mut made = made?;
+    let mut made = match &mut probe {
+        Some(probe) => or_detach(&mut **probe, make(context))?,
+        None => make(context)?,
+    };
     if let Some(log) = log {
         log.settle(context)?;
     }
@@ -72,9 +74,13 @@ pub(super) fn run(
         let before = counted.get(&name).copied().unwrap_or(0.0);
         made.reading.counts.insert(name, count - before);
     }
-    let begun = Instant::now();
     let seen = match probe {
         Some(probe) => {
+            if let (Some(begin), Some(rehearsal)) = (&begin, rehearsal) {
+                let proved = rehearsal.prove_end(probe, begin);
+                or_detach(probe, proved)?;
+            }
+            let begun = Instant::now();
             let seen = probe.detach()?;
             secondary.insert("detach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
             seen
@@ -126,8 +132,11 @@ pub(super) fn run(
     if seen.hits == Some(0) {
         return Err(silent());
     }
-    if let Some(hits_per_op) = seen.hits.map(|hits| hits as f64 / ops).or(hits_per_op) {
-        put("hits", hits_per_op);
+    if let Some(hits) = seen.hits {
+        put("hits", hits as f64 / ops);
+    }
+    if let Some(hits_per_op) = rehearsal.and_then(Rehearsal::hits_per_op) {
+        put("rehearsed_hits", hits_per_op);
     }
     // An outside tool does not report losses: whether it had any is unknown.
     if seen.hits.is_some() || seen.lost > 0 {

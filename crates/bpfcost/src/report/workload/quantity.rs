@@ -155,6 +155,7 @@ impl<'a> Quantity<'a> {
     /// The quantities of probes themselves, as far as a probe has them.
     pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
         let hits = format!("hits per {}", text::line(&states.workload.operation));
+        let rehearsed = format!("{hits}, in a rehearsal");
         let (plain, ms) = (|| ValueUnit::Other(String::new()), || ValueUnit::Nanos(1e6));
         let cpu = ValueUnit::of_cpu(states.workload);
         let all = [
@@ -166,6 +167,11 @@ impl<'a> Quantity<'a> {
             (
                 &hits,
                 ValueSource::Probe("hits", WindowSet::Window),
+                plain(),
+            ),
+            (
+                &rehearsed,
+                ValueSource::Probe("rehearsed_hits", WindowSet::Window),
                 plain(),
             ),
             (
