@@ -327,6 +327,13 @@ impl Experiment for Workload {
             adjacent: Some(VARIANT.to_owned()),
             rounds: Some(definition.windows()),
             counts: false,
+            observes_others: {
+                let mut probes = definition
+                    .variants
+                    .iter()
+                    .filter_map(|one| one.probe.as_ref());
+                probes.any(|probe| !probe.is_built_in())
+            },
             ..Description::new(&definition.name, &definition.about, &self.factors())
         }
     }

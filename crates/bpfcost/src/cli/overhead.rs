@@ -59,7 +59,8 @@ Examples:
   bpfcost overhead count.bpf.o -- make -j2               a BPF object, on a command
   bpfcost overhead a.bpf.o b.bpf.o --workload redis      two objects, on a built-in workload
   bpfcost overhead \"bpftrace -e 'tracepoint:raw_syscalls:sys_enter { @ = count(); }'\" \\
-      --server 'redis-server --port {port}' --client 'redis-benchmark -p {port} -q -t set'
+      --server 'redis-server --port {port} --bind 127.0.0.1' \\
+      --client 'redis-benchmark -p {port} -q -t set'
   bpfcost overhead agent.service --watch nginx.service --abort-above 20%
   bpfcost overhead builtin:nothing -- make               no probe: what this machine can resolve"
 )]

@@ -113,16 +113,22 @@ impl Place {
 
 /// Refuses where the machine lacks what every run of BPF programs needs.
 pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
-    if !experiment.description().privileged {
+    let description = experiment.description();
+    if !description.privileged {
         return Ok(());
     }
-    let missing = host.missing_capabilities();
+    let (mut missing, mut purpose) = (host.missing_capabilities(), "load BPF programs");
+    let mut granted = "cap_bpf,cap_net_admin,cap_perfmon".to_owned();
+    if description.observes_others {
+        purpose = "load BPF programs, and to count how often those of a probe run";
+        granted += ",cap_sys_admin";
+        missing.extend((!host.sees_other_programs()).then_some("CAP_SYS_ADMIN"));
+    }
     if !missing.is_empty() {
         return Err(lacking(format!(
-            "this process lacks {}, which the kernel requires to load BPF programs\n  Run it as \
-             root: sudo bpfcost …, or grant the capabilities: sudo setcap \
-             cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v bpfcost)\n  See everything that is \
-             missing: bpfcost check",
+            "this process lacks {}, which the kernel requires to {purpose}\n  Run it as root: sudo bpfcost …, or grant \
+             the capabilities: sudo setcap {granted}+ep $(command -v bpfcost)\n  See everything that is missing: bpfcost \
+             check",
             missing.join(", ")
         )));
     }
@@ -461,21 +467,27 @@ mod tests {
 
     use super::*;
     use crate::{
-        builtin::ladder::KnownAnswers,
+        builtin::{ladder::KnownAnswers, workload::Workload},
         cli::exit::{Exit, sentence},
+        workload::Definition,
     };
 
-    /// Why a machine with these files can't measure.
-    fn refused(files: &[(&str, &str)]) -> String {
+    /// Why a machine with these files can't run an experiment.
+    fn refused_for(experiment: &dyn Experiment, files: &[(&str, &str)]) -> String {
         let root = tempfile::TempDir::new().expect("a folder");
         for (path, text) in files {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         }
-        let error = able(&Host::at(root.path()), &KnownAnswers).expect_err("it can't");
+        let error = able(&Host::at(root.path()), experiment).expect_err("it can't");
         assert_eq!(Exit::of(&error), Exit::Lacking);
         sentence(&error)
+    }
+
+    /// The same of an experiment that only loads programs.
+    fn refused(files: &[(&str, &str)]) -> String {
+        refused_for(&KnownAnswers, files)
     }
 
     const ROOT: (&str, &str) = ("proc/self/status", "CapEff:\t000001ffffffffff\n");
@@ -495,5 +507,23 @@ mod tests {
         let error = refused(&[ROOT, OLD, BTF]);
         assert!(error.contains("5.10.0-44-amd64 is too old"), "{error}");
         assert!(error.contains("bpfcost check"), "{error}");
+    }
+
+    #[test]
+    fn a_probe_whose_runs_the_kernel_counts_needs_more() {
+        let workload = |probe: &str| {
+            let text = format!(
+                "name = 'x'\nabout = ''\noperation = 'run'\n[[client]]\ncommand = ['true']\noutput = 'text'\n\
+                 [[variant]]\nname = 'probe'\nabout = ''\nprobe = '{probe}'"
+            );
+            Workload::of(Definition::parse(&text).expect("a definition"))
+        };
+        // All that setcap's line for other experiments grants.
+        let granted = ("proc/self/status", "CapEff:\t000000c000001000\n");
+        let error = refused_for(&workload("x.bpf.o"), &[granted, NEW, BTF]);
+        assert!(error.contains("lacks CAP_SYS_ADMIN"), "{error}");
+        assert!(error.contains(",cap_sys_admin+ep"), "{error}");
+        let error = refused_for(&workload("builtin:nothing"), &[granted, OLD, BTF]);
+        assert!(error.contains("is too old"), "{error}");
     }
 }

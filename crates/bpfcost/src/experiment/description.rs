@@ -34,6 +34,8 @@ pub struct Description {
     pub rounds: Option<u32>,
     /// Whether it takes the privilege to load BPF programs.
     pub privileged: bool,
+    /// Whether it asks the kernel for programs of other processes, their runs and their links, which takes CAP_SYS_ADMIN.
+    pub observes_others: bool,
     /// Whether its question is how CPUs get on with each other. Then it runs on all that it may where none are
     /// named, and on no target that has one alone.
     pub every_cpu: bool,
@@ -64,6 +66,7 @@ impl Description {
             adjacent: None,
             rounds: None,
             privileged: true,
+            observes_others: false,
             every_cpu: false,
             counts: true,
             contends: false,

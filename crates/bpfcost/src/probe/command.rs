@@ -65,6 +65,9 @@ struct RunningTool {
 
 impl Tool {
     pub(super) fn new(command: &str, plain: bool) -> Result<Self> {
+        if !has_tracefs() {
+            try_mounting(&["unshare", "--mount", "true"])?;
+        }
         let settings = SETTINGS
             .into_iter()
             .filter_map(SavedState::of_setting)
@@ -174,22 +177,43 @@ impl Probe for Tool {
 
 /// The command for a shell, with the file systems that tracers look for.
 fn wrapped(command: &str) -> Vec<String> {
-    let there = |path: &str| Path::new(path).is_dir();
-    let words: &[&str] =
-        if there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing") {
-            &["sh", "-c", command]
-        } else {
-            &[
-                "unshare",
-                "--mount",
-                "sh",
-                "-c",
-                WITH_TRACEFS,
-                "sh",
-                command,
-            ]
-        };
+    let words: &[&str] = if has_tracefs() {
+        &["sh", "-c", command]
+    } else {
+        &[
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            WITH_TRACEFS,
+            "sh",
+            command,
+        ]
+    };
     words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// Whether the file systems that tracers look for are mounted.
+fn has_tracefs() -> bool {
+    let there = |path: &str| Path::new(path).is_dir();
+    there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing")
+}
+
+/// Tries what starts tools in a mount namespace of their own. A tool that failed there would be blamed itself.
+fn try_mounting(command: &[&str]) -> Result<()> {
+    let tried = Command::new(command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .output();
+    let why = match tried {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("{}: {error}", command[0]),
+    };
+    bail!(
+        "cannot mount the file systems that tools look for, in a mount namespace for them: {why}\n  Mount them yourself: \
+         mount -t tracefs tracefs /sys/kernel/tracing; mount -t debugfs debugfs /sys/kernel/debug"
+    )
 }
 
 /// The program of a command: its first word that sets no variable and is no `sudo`, without its folder.
@@ -244,6 +268,22 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(program(command), expected);
+        }
+    }
+
+    #[test]
+    fn what_starts_tools_is_not_taken_for_the_tool() {
+        assert!(try_mounting(&["true"]).is_ok());
+        for (command, why) in [
+            (
+                &["sh", "-c", "echo it is forbidden >&2; exit 1"][..],
+                "it is forbidden",
+            ),
+            (&["no-such-program"], "no-such-program: "),
+        ] {
+            let error = try_mounting(command).expect_err("it fails").to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(error.contains("Mount them yourself"), "{error}");
         }
     }
 

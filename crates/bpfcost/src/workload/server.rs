@@ -1,7 +1,7 @@
 //! The server of a workload: starts it, waits until it is ready, and ends it when dropped.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::{IpAddr, Ipv4Addr, TcpListener},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -138,6 +138,11 @@ impl Server {
         }
     }
 
+    /// The address that it listens on at its port; `None` without such a port, or while it does not listen.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        Some(listener(self.process.id(), self.port?)?.local_address.ip())
+    }
+
     /// Its processes.
     pub fn pids(&self) -> Vec<u32> {
         self.process.pids()
@@ -150,14 +155,15 @@ impl Server {
 
     /// Whether it listens on this port; an error if another process does.
     fn listens(&self, port: u16) -> Result<bool> {
-        let Some(socket) = listener(self.process.id(), port) else {
+        let socket = || Some(listener(self.process.id(), port)?.inode);
+        let Some(listens) = socket() else {
             return Ok(false);
         };
-        let held = FDTarget::Socket(socket);
+        let held = FDTarget::Socket(listens);
         if self.pids().iter().any(|pid| holds(*pid, &held)) {
             return Ok(true);
         }
-        if listener(self.process.id(), port).is_none_or(|now| now != socket) {
+        if socket() != Some(listens) {
             // It was its own, and closed meanwhile: iperf3's between two tests.
             return Ok(false);
         }
@@ -196,15 +202,15 @@ fn pattern(text: &str) -> Result<Regex, Error> {
     })
 }
 
-/// The socket that listens on a TCP port, by the number of its inode, in the network of a process.
-fn listener(pid: u32, port: u16) -> Option<u64> {
+/// The socket that listens on a TCP port in the network of a process.
+fn listener(pid: u32, port: u16) -> Option<TcpNetEntry> {
     let process = process::Process::new(pid.cast_signed()).ok()?;
     let sockets = [process.tcp(), process.tcp6()];
     let mut sockets = sockets.into_iter().flatten().flatten();
     let listens = |socket: &TcpNetEntry| {
         socket.state == TcpState::Listen && socket.local_address.port() == port
     };
-    sockets.find(listens).map(|socket| socket.inode)
+    sockets.find(listens)
 }
 
 #[cfg(test)]
@@ -217,9 +223,11 @@ mod tests {
         let port = listener_here.local_addr().expect("an address").port();
         let me = std::process::id();
         let socket = listener(me, port).expect("it listens");
-        assert!(holds(me, &FDTarget::Socket(socket)));
-        assert!(!holds(1, &FDTarget::Socket(socket)));
+        assert_eq!(socket.local_address.ip(), Ipv4Addr::LOCALHOST);
+        let held = FDTarget::Socket(socket.inode);
+        assert!(holds(me, &held));
+        assert!(!holds(1, &held));
         drop(listener_here);
-        assert_eq!(listener(me, port), None);
+        assert!(listener(me, port).is_none());
     }
 }

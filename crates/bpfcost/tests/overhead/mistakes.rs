@@ -33,7 +33,10 @@ fn one_form_at_a_time() {
         ("builtin:nothing --client x", &["--client needs --server"]),
         (
             "builtin:nothing -- redis-benchmark -p {port}",
-            &["there is no --server", "redis-server --port"],
+            &[
+                "there is no --server",
+                "redis-server --port {port} --bind 127.0.0.1",
+            ],
         ),
         ("builtin:nothing --ops x -- true", &["--ops needs --watch"]),
         (

@@ -225,6 +225,32 @@ fn a_server_of_its_own_is_started_and_ended() {
     let record = record(&tool);
     assert!(record.contains("\"operation\":\"command\""), "{record}");
     assert!(record.contains("\"server_ns\""), "{record}");
+    assert!(!record.contains("open-port"), "{record}");
+}
+
+#[test]
+fn a_server_that_other_machines_can_reach_is_noted() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let server = "redis-server --port {port} --save '' --appendonly no";
+    let client = "redis-benchmark -p {port} -q -t set -n 5000";
+    let words = ["builtin:nothing", "--server", server, "--client", client];
+    let mut run = Measuring::start(&tool, &words);
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    let record: Value = serde_json::from_str(&record(&tool)).expect("JSON");
+    let warnings = record["warnings"].as_array().expect("warnings");
+    let open: Vec<&Value> = (warnings.iter())
+        .filter(|warning| warning["code"] == "open-port")
+        .collect();
+    assert_eq!(open.len(), 1, "{warnings:?}");
+    let text = open[0]["text"].as_str().expect("a text");
+    assert!(
+        text.contains("redis-server listens on 0.0.0.0") && text.contains("--bind 127.0.0.1"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ const SHARE_OF_ATTACHING: u32 = 3;
 
 /// The code of the warning of a probe whose attachments the kernel does not list.
 const UNSEEN: &str = "unseen-attachments";
+/// The code of the warning of a server that listens not on loopback alone.
+const EXPOSED: &str = "open-port";
 
 /// A running workload.
 pub(super) struct WorkloadFixture {
@@ -264,6 +266,14 @@ impl LoadedEpoch for WorkloadFixture {
 
     fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
         let mut warnings = Vec::new();
+        if let Some(address) = self.instance(case)?.exposed() {
+            let text = format!(
+                "{} listens on {address} while it is measured, where other machines may reach it: start it with an option \
+                 like --bind 127.0.0.1",
+                self.definition.name
+            );
+            warnings.push((EXPOSED, text));
+        }
         if (self.rehearsals.get(&case.name)).is_some_and(|rehearsal| rehearsal.is_unseen) {
             let text = format!(
                 "the kernel does not list where the programs of {} are attached: each window proves that they are loaded, \

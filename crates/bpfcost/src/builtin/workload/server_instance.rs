@@ -1,6 +1,6 @@
 //! A server instance: a server on its own network.
 
-use std::rc::Rc;
+use std::{net::IpAddr, rc::Rc};
 
 use anyhow::{Context, Result};
 
@@ -62,6 +62,13 @@ impl ServerInstance {
     /// The server, if there is one, and where it is reached.
     pub(super) fn parts(&mut self) -> (Option<&mut Server>, &Network) {
         (self.server.as_mut(), &self.network)
+    }
+
+    /// The address on which others reach the server too, which is meant for this machine's clients alone.
+    pub(super) fn exposed(&self) -> Option<IpAddr> {
+        let is_local = self.context.address.is_loopback() && !self.is_outside();
+        let address = self.server.as_ref()?.address()?;
+        (is_local && !address.to_canonical().is_loopback()).then_some(address)
     }
 
     /// Whether its load comes from outside of this machine.

@@ -31,7 +31,7 @@ pub(super) fn definition(args: &Args) -> Result<Definition> {
         (false, true) => {
             return Err(usage(
                 "{port} is the port of a server that bpfcost starts, and there is no --server\n  \
-                 Add one: --server 'redis-server --port {port}'",
+                 Add one: --server 'redis-server --port {port} --bind 127.0.0.1'",
             ));
         }
         _ => {}
@@ -67,25 +67,28 @@ pub(super) fn definition(args: &Args) -> Result<Definition> {
     })
 }
 
-/// The command with `{port}` in place of its last number, or at its end.
-fn with_port(command: &str) -> String {
+/// The command with `{port}` in place of its last number; `None` if it has no number.
+fn with_port(command: &str) -> Option<String> {
     let port = regex::Regex::new(r"\b\d{2,5}\b").expect("a pattern");
-    match port.find_iter(command).last() {
-        Some(number) => {
-            let (before, after) = (&command[..number.start()], &command[number.end()..]);
-            format!("{before}{{port}}{after}")
-        }
-        None => format!("{command} {{port}}"),
-    }
+    let number = port.find_iter(command).last()?;
+    let (before, after) = (&command[..number.start()], &command[number.end()..]);
+    Some(format!("{before}{{port}}{after}"))
 }
 
 fn server(command: &str) -> Result<ServerSpec> {
     let words = split("--server", command)?;
     if !words.iter().any(|word| word.contains("{port}")) {
+        let advice = match with_port(command) {
+            Some(command) => {
+                format!("Write {{port}} in place of the port number: --server '{command}'")
+            }
+            None => "Write {port} where the command takes the port: --server 'redis-server --port {port} --bind \
+                     127.0.0.1'. If the port is in a file, describe the workload (--workload my.toml, with the file \
+                     under [files]), or start the server yourself and name it: --watch PID"
+                .to_owned(),
+        };
         return Err(usage(format!(
-            "--server has no {{port}}: bpfcost starts the server many times, each time on a free port\n  \
-             Write {{port}} in place of the port number: --server '{}'",
-            with_port(command)
+            "--server has no {{port}}: bpfcost starts the server many times, each time on a free port\n  {advice}"
         )));
     }
     Ok(ServerSpec {
@@ -137,10 +140,20 @@ mod tests {
     #[test]
     fn the_last_number_is_the_port() {
         assert_eq!(
-            with_port("python3 -m http.server 8000"),
-            "python3 -m http.server {port}"
+            with_port("python3 -m http.server 8000").as_deref(),
+            Some("python3 -m http.server {port}")
         );
-        assert_eq!(with_port("redis-server"), "redis-server {port}");
+    }
+
+    #[test]
+    fn a_port_in_a_file_is_no_word_of_the_command() {
+        let error = server("nginx -c my.conf")
+            .expect_err("it has no port")
+            .to_string();
+        for words in ["--watch PID", "[files]", "--workload my.toml"] {
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(!error.contains("my.conf {port}"), "{error}");
     }
 
     #[test]
