@@ -125,7 +125,7 @@ impl Tool {
 impl Probe for Tool {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
         let command = context.fill(&self.command)?;
-        let mut loading = Loading::begin();
+        let mut loading = Loading::begin(self.plain);
         let capture = Capture {
             search: Some(Search::Sum(lost()?)),
             ..Capture::default()

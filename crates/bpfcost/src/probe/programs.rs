@@ -24,16 +24,20 @@ const FREED: Duration = Duration::from_secs(3);
 pub(super) struct Loading {
     /// What was in the kernel before.
     before: BTreeSet<u32>,
+    /// Whether programs are theirs only if they hold them.
+    only_held: bool,
     programs: BTreeSet<u32>,
     inventory: Inventory,
     since: Instant,
 }
 
 impl Loading {
-    /// Looks at what there is before they start.
-    pub(super) fn begin() -> Self {
+    /// Looks at what there is before they start. Of processes that are said to have no programs, `only_held` ones count: another
+    /// process may load some meanwhile.
+    pub(super) fn begin(only_held: bool) -> Self {
         Loading {
             before: loaded(),
+            only_held,
             programs: BTreeSet::new(),
             inventory: Inventory::default(),
             since: Instant::now(),
@@ -70,7 +74,7 @@ impl Loading {
     fn programs_of(&self, pids: &[u32]) -> BTreeSet<u32> {
         let held = held(pids);
         let new: BTreeSet<u32> = loaded().difference(&self.before).copied().collect();
-        if !held.is_empty() || new.is_empty() {
+        if self.only_held || !held.is_empty() || new.is_empty() {
             // Those that were there before belong to others, which they observe.
             return held.difference(&self.before).copied().collect();
         }

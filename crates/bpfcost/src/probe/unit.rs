@@ -50,7 +50,7 @@ impl SystemdUnit {
 
 impl Probe for SystemdUnit {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
-        let loading = self.loading.insert(Loading::begin());
+        let loading = self.loading.insert(Loading::begin(false));
         systemctl(&["start", &self.name])?;
         let begun = Instant::now();
         let programs = loop {

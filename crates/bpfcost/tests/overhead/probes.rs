@@ -134,6 +134,23 @@ fn a_tool_that_attaches_in_its_first_run_alone_is_invalid() {
 }
 
 #[test]
+fn a_tool_that_ends_in_a_later_window_is_said_to_have_ended() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    tool.write(
+        "tool",
+        "trace=\"tracepoint:raw_syscalls:sys_enter { @ = count(); }\"\n\
+         [ -e ran ] || { : >ran; exec bpftrace -e \"$trace\"; }\n\
+         timeout 1 bpftrace -e \"$trace\"; exit 7\n",
+    );
+    let said = says(&tool, &[&["sh tool"][..], &LOAD].concat());
+    assert_ne!(said.code, Some(0), "{said:?}");
+    said.complains(&["exit code 7 during the run"]);
+}
+
+#[test]
 fn a_tool_that_prints_much_takes_no_memory_and_no_disk() {
     if !require::host() {
         return;

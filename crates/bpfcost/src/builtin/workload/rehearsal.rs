@@ -143,12 +143,16 @@ impl Rehearsal {
 }
 
 /// Returns the outcome of a window with a probe that is attached, and detaches it after an error, which is returned: it came
-/// first.
+/// first. But a probe that has ended says why it could not be proved.
 pub(super) fn or_detach<T>(probe: &mut dyn Probe, outcome: Result<T, Fault>) -> Result<T, Fault> {
-    if outcome.is_err() {
-        let _ = probe.detach();
+    let fault = match outcome {
+        Ok(value) => return Ok(value),
+        Err(fault) => fault,
+    };
+    match (fault, probe.detach()) {
+        (Fault::Invalid(_), Err(ended)) => Err(ended),
+        (fault, _) => Err(fault),
     }
-    outcome
 }
 
 /// The problem of a probe that never fired: a cost of nothing would be true and worthless.
