@@ -29,7 +29,7 @@ pub const CONFIDENCE: f64 = 0.95;
 pub const OWN_CONFIDENCE: f64 = 0.96;
 
 /// A closed range, in the unit of the values it was made from.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

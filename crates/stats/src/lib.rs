@@ -24,6 +24,7 @@ pub mod holm;
 pub mod looks;
 pub mod modes;
 mod normal;
+pub mod own_work;
 mod pairwise;
 pub mod power;
 mod rank_sum;

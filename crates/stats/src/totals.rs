@@ -122,29 +122,12 @@ impl TotalRatio {
             .iter()
             .map(|one| n * log - (n - 1.0) * without(one))
             .collect();
-        let mean = pseudo.iter().sum::<f64>() / n;
-        let moment = |power: i32| {
-            pseudo
-                .iter()
-                .map(|one| (one - mean).powi(power))
-                .sum::<f64>()
-        };
-        let spread = (moment(2) / (n - 1.0)).sqrt();
-        let skew = match moment(3) / n / spread.powi(3) {
-            skew if skew.is_finite() => skew,
-            _ => 0.0,
-        };
+        let spread = Pseudo::new(&pseudo);
         let interval = |confidence: f64| {
-            if epochs < MIN_EPOCHS || !spread.is_finite() {
-                return None;
-            }
-            let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
-            let t = student.inverse_cdf(0.5 + confidence / 2.0);
-            let reach = t * spread / n.sqrt();
-            let shift = spread * skew * (1.0 + 2.0 * t * t) / (6.0 * n);
+            let [low, high] = spread.reach(confidence)?;
             Some(Interval {
-                low: log - reach + shift.min(0.0),
-                high: log + reach + shift.max(0.0),
+                low: log - low,
+                high: log + high,
             })
         };
         Some(TotalRatio {
@@ -152,7 +135,7 @@ impl TotalRatio {
             log,
             shown: interval(CONFIDENCE),
             deciding: interval(EQUIVALENCE_CONFIDENCE),
-            spread,
+            spread: spread.sigma,
         })
     }
 
@@ -183,38 +166,106 @@ impl TotalRatio {
     }
 }
 
-/// Holds what the typical windows say against the totals, where there are any: what is claimed of a cost must
-/// be true of both. `Same` and `Within` need the total's 90 % interval within the margin and the budget too;
-/// `Over` needs one of the two; `Slower` and `Faster` fall where the total is known to point the other way.
+/// Values of epochs whose mean is an estimate.
+struct Pseudo {
+    epochs: f64,
+    sigma: f64,
+    skew: f64,
+}
+
+impl Pseudo {
+    fn new(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let moment = |power: i32| {
+            let powers = values.iter().map(|one| (one - mean).powi(power));
+            powers.sum::<f64>()
+        };
+        let sigma = (moment(2) / (n - 1.0)).sqrt();
+        let skew = match moment(3) / n / sigma.powi(3) {
+            skew if skew.is_finite() => skew,
+            _ => 0.0,
+        };
+        Pseudo {
+            epochs: n,
+            sigma,
+            skew,
+        }
+    }
+
+    /// How far the interval reaches below and above the mean; `None` below [`MIN_EPOCHS`].
+    fn reach(&self, confidence: f64) -> Option<[f64; 2]> {
+        let Pseudo {
+            epochs: n,
+            sigma,
+            skew,
+        } = *self;
+        if n < MIN_EPOCHS as f64 || !sigma.is_finite() {
+            return None;
+        }
+        let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
+        let t = student.inverse_cdf(0.5 + confidence / 2.0);
+        let reach = t * sigma / n.sqrt();
+        let shift = sigma * skew * (1.0 + 2.0 * t * t) / (6.0 * n);
+        Some([reach - shift.min(0.0), reach + shift.max(0.0)])
+    }
+}
+
+/// The mean of a case's epochs with its 95 % interval, which is that of the ratio of totals. What comes seldom is in it.
+/// `None` below [`MIN_EPOCHS`] finite values.
+#[must_use]
+pub fn mean_of_epochs(values: &[f64]) -> Option<Estimate> {
+    let finite: Vec<f64> = values
+        .iter()
+        .copied()
+        .filter(|value| value.is_finite())
+        .collect();
+    let [low, high] = Pseudo::new(&finite).reach(CONFIDENCE)?;
+    let value = finite.iter().sum::<f64>() / finite.len() as f64;
+    Some(Estimate {
+        value,
+        low: value - low,
+        high: value + high,
+    })
+}
+
+/// Holds what typical values say against the totals, where there are any: what is claimed of a cost must be true of both.
+/// `Same` and `Within` need the total's 90 % interval within the margin and the budget too. `Slower` and `Faster` fall
+/// where the total is known to point the other way, or is known to be nearer to none and may be none. `Over` needs one of
+/// the two; but if values are `undisturbed`, the typical one, since a total also has what neighbours added.
 #[must_use]
 pub fn hold_against_totals(
     judged: Comparison,
     totals: Option<&TotalRatio>,
     policy: &Policy,
+    undisturbed: bool,
 ) -> Comparison {
     let Some((totals, deciding)) = totals.and_then(|one| Some((one, one.deciding?))) else {
         return judged;
     };
     let reach = policy.margin.max(0.0).ln_1p();
-    let turned = |typical: f64| {
-        let shown = totals.shown.unwrap_or(deciding);
-        (typical > 0.0 && shown.high < 0.0) || (typical < 0.0 && shown.low > 0.0)
+    let shown = totals.shown.unwrap_or(deciding);
+    let turned = |typical: Estimate| {
+        let none = shown.contains(0.0) && totals.is_apart(&judged);
+        none || (typical.value > 0.0 && shown.high < 0.0)
+            || (typical.value < 0.0 && shown.low > 0.0)
     };
     let holds = match judged.verdict {
         Verdict::Same { .. } => -reach <= deciding.low && deciding.high <= reach,
-        Verdict::Slower | Verdict::Faster => !judged.relative.is_some_and(|one| turned(one.value)),
+        Verdict::Slower | Verdict::Faster => !judged.relative.is_some_and(turned),
         Verdict::Unresolved { .. } => true,
     };
     let both = |typical: Budget| {
         let total = budget(Some(deciding), policy.budget.unwrap_or(0.0), policy.sense);
         match (typical, total) {
-            (Budget::Over, _) | (_, Budget::Over) => Budget::Over,
+            (Budget::Over, _) => Budget::Over,
+            (_, Budget::Over) if !undisturbed => Budget::Over,
             (Budget::Within, Budget::Within) => Budget::Within,
             _ => Budget::CantTell,
         }
     };
     Comparison {
-        // What typical windows could show says nothing of the total.
+        // What typical values could show says nothing of the total.
         verdict: if holds {
             judged.verdict
         } else {
@@ -315,16 +366,19 @@ mod tests {
         let alike = ratio(&typical);
         assert!(!alike.is_apart(&judged));
         assert_eq!(
-            hold_against_totals(judged, Some(&alike), &policy(0.05)),
+            hold_against_totals(judged, Some(&alike), &policy(0.05), false),
             judged
         );
-        assert_eq!(hold_against_totals(judged, None, &policy(0.05)), judged);
+        assert_eq!(
+            hold_against_totals(judged, None, &policy(0.05), false),
+            judged
+        );
 
         // Two epochs of ten cost twice as much: open, not apart.
         let mut rare = typical.clone();
         (rare[2], rare[7]) = (200.0, 200.0);
         let open = ratio(&rare);
-        let held = hold_against_totals(judged, Some(&open), &policy(0.05));
+        let held = hold_against_totals(judged, Some(&open), &policy(0.05), false);
         assert!(!open.is_apart(&judged));
         assert_eq!(held.verdict, Verdict::Unresolved { detectable: None });
         assert_eq!(held.budget, Some(Budget::CantTell));
@@ -332,7 +386,7 @@ mod tests {
         // Each costs about half more in all: known, and over.
         let dear: Vec<f64> = typical.iter().map(|one| one * 1.5).collect();
         let known = ratio(&dear);
-        let held = hold_against_totals(judged, Some(&known), &policy(0.05));
+        let held = hold_against_totals(judged, Some(&known), &policy(0.05), false);
         assert!(known.is_apart(&judged));
         assert_eq!(held.verdict, Verdict::Unresolved { detectable: None });
         assert_eq!(held.budget, Some(Budget::Over));
@@ -344,7 +398,8 @@ mod tests {
         let judged = judge(&[Differences::pair(&more, &[100.0; 12])], &policy(0.05))[0];
         assert_eq!(judged.verdict, Verdict::Slower);
         let less: Vec<f64> = more.iter().map(|one| one * 0.5).collect();
-        let held = |total: &[f64]| hold_against_totals(judged, Some(&ratio(total)), &policy(0.05));
+        let held =
+            |total: &[f64]| hold_against_totals(judged, Some(&ratio(total)), &policy(0.05), false);
         assert_eq!(held(&more), judged);
         assert_eq!(
             held(&less).verdict,

@@ -11,13 +11,16 @@
 //!    throughout, and is left out. The value of an epoch is the median of the others.
 //!
 //! Nothing is known if slices do different work: if they get cheaper or dearer along the batch, or scatter on a quiet
-//! machine too. A neighbour that slows all slices of a batch by the same share is not noticed. METHODOLOGY.md has the
-//! method, and docs/evidence/undisturbed.md how well it holds.
+//! machine too. Work that comes now and then is left out as a burst is, so the result is held against
+//! [`OwnWork`](crate::own_work::OwnWork). A neighbour that slows all slices of a batch by the same share is not noticed.
+//! METHODOLOGY.md has the method, and docs/evidence/undisturbed.md how well it holds.
 
 use std::fmt;
 
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, Interval};
+use crate::own_work::{CalmSlices, OwnWork};
 use crate::sample::{Sample, median};
+use crate::verdict::Differences;
 
 /// So many slices on each side are the surroundings of a slice.
 const REACH: usize = 3;
@@ -62,10 +65,15 @@ pub struct Undisturbed {
     /// The most that a batch of this state may scatter, as a share of its value. A neighbour that adds less is not
     /// noticed, so the values may be too high by as much.
     pub blind: f64,
+    /// The most that work of the case's own, done now and then, may add without being noticed, as a share of the value:
+    /// the values may be too low by as much.
+    pub unnoticed: f64,
+    /// The part of that in single long slices between bursts; the rest would look like bursts.
+    pub unnoticed_between_bursts: f64,
 }
 
 /// Why the undisturbed state of a case is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unknown {
     /// No batch was cut into enough slices.
     NotCut,
@@ -75,6 +83,8 @@ pub enum Unknown {
     Scatter,
     /// Fewer than [`MIN_EPOCHS`] epochs show it.
     FewEpochs,
+    /// The case does work now and then that the undisturbed state leaves out.
+    OwnWork(OwnWork),
 }
 
 impl fmt::Display for Unknown {
@@ -84,20 +94,54 @@ impl fmt::Display for Unknown {
             Unknown::Trend => "operations cost more or less along the batch",
             Unknown::Scatter => "its slices differ too much",
             Unknown::FewEpochs => "seen in too few epochs",
+            Unknown::OwnWork(own) => return own.fmt(f),
         })
     }
 }
 
 impl Undisturbed {
-    /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose lower end is lowered by `blind`.
-    /// `None` below 6 epochs.
+    /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose ends reach further by `blind` and
+    /// `unnoticed`. `None` below 6 epochs.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
         let estimate = Estimate::of_case(&self.values)?;
         Some(Estimate {
             low: estimate.low - self.blind * estimate.value,
+            high: estimate.high + self.unnoticed * estimate.value,
             ..estimate
         })
+    }
+
+    /// Holds it against the references' slices: unknown if it leaves out too much work of the case's own, or if too few
+    /// epochs show that.
+    pub fn held_against(
+        self,
+        case: &[CalmSlices],
+        references: &[CalmSlices],
+    ) -> Result<Self, Unknown> {
+        let own = OwnWork::new(case, references).ok_or(Unknown::FewEpochs)?;
+        if own.matters {
+            return Err(Unknown::OwnWork(own));
+        }
+        Ok(Undisturbed {
+            unnoticed: own.most,
+            unnoticed_between_bursts: own.most_between_bursts,
+            ..self
+        })
+    }
+
+    /// The differences from a baseline in the same epochs. They may be too high by what a neighbour adds to this case
+    /// alone without being noticed, and too low by the case's own work between bursts; the other way round for the baseline.
+    #[must_use]
+    pub fn differences(&self, baseline: &Self) -> Differences {
+        let blind = self.blind - baseline.blind;
+        Differences {
+            unnoticed: Interval {
+                low: -blind.max(0.0) - baseline.unnoticed_between_bursts,
+                high: (-blind).max(0.0) + self.unnoticed_between_bursts,
+            },
+            ..Differences::pair(&self.values, &baseline.values)
+        }
     }
 }
 
@@ -146,6 +190,8 @@ pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Result<Undisturbed, Un
     Ok(Undisturbed {
         share: all.iter().filter(reached).map(|one| one.share).sum::<f64>() / all.len() as f64,
         blind: most,
+        unnoticed: 0.0,
+        unnoticed_between_bursts: 0.0,
         values,
     })
 }

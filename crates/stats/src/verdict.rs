@@ -93,6 +93,9 @@ pub struct Differences {
     pub log_ratio: Vec<f64>,
     /// Epochs left out because a side had no finite value there.
     pub missing: usize,
+    /// By how much the ends of the relative intervals reach further, on the log scale, for what the values may leave
+    /// out without notice: `low` at most 0, `high` at least 0.
+    pub unnoticed: Interval,
 }
 
 impl Differences {
@@ -170,7 +173,7 @@ pub fn judge_quantities(quantities: &[Quantity]) -> Vec<Vec<Comparison>> {
     let evidence: Vec<(Evidence, &Policy)> = quantities
         .iter()
         .flat_map(|one| one.comparisons.iter().map(|pair| (pair, &one.policy)))
-        .map(|(pair, policy)| (Evidence::of_epochs(&pair.log_ratio, family), policy))
+        .map(|(pair, policy)| (Evidence::of_epochs(pair, family), policy))
         .collect();
     let mut judged = decide_each(&evidence).into_iter().zip(&evidence);
     quantities
@@ -224,12 +227,26 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    fn of_epochs(log_ratios: &[f64], family: usize) -> Self {
+    fn of_epochs(pair: &Differences, family: usize) -> Self {
+        let Differences {
+            log_ratio,
+            unnoticed,
+            ..
+        } = pair;
+        let shown = Estimate::of(log_ratio).map(|shown| Estimate {
+            low: shown.low + unnoticed.low,
+            high: shown.high + unnoticed.high,
+            ..shown
+        });
+        let deciding = interval_without_symmetry(log_ratio).map(|deciding| Interval {
+            low: deciding.low + unnoticed.low,
+            high: deciding.high + unnoticed.high,
+        });
         Self {
-            shown: Estimate::of(log_ratios),
-            deciding: interval_without_symmetry(log_ratios),
-            p: signed_rank_p(log_ratios),
-            detectable: detectable(log_ratios, family),
+            shown,
+            deciding,
+            p: signed_rank_p(log_ratio),
+            detectable: detectable(log_ratio, family),
         }
     }
 }
@@ -251,7 +268,7 @@ fn decide_each(family: &[(Evidence, &Policy)]) -> Vec<Verdict> {
             let reach = margin.ln_1p();
             match (evidence.deciding, evidence.shown) {
                 (Some(i), _) if -reach <= i.low && i.high <= reach => Verdict::Same { margin },
-                (_, Some(shown)) if rejected && shown.value != 0.0 => {
+                (_, Some(shown)) if rejected && !shown.interval().contains(0.0) => {
                     if (shown.value > 0.0) == (policy.sense == Sense::Cost) {
                         Verdict::Slower
                     } else {

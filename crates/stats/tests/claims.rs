@@ -11,6 +11,8 @@ mod lopsided;
 mod neighbours;
 #[path = "../examples/coverage/noise.rs"]
 mod noise;
+#[path = "../examples/coverage/own_work.rs"]
+mod own_work;
 #[path = "../examples/coverage/rounds.rs"]
 mod rounds;
 #[path = "../examples/coverage/sessions.rs"]
@@ -63,6 +65,36 @@ fn an_undisturbed_cost_is_read_through_neighbours() {
     // Work that differs as much as that from slice to slice is not known.
     let rough = neighbours::reading(Neighbours::ALL[0], WORKS[3], 20, 4, 15);
     assert_eq!(rough.known, 0.0, "{rough:?}");
+}
+
+/// Each row of docs/evidence/own-work.md without neighbours, and some beside bursts.
+#[test]
+fn own_work_is_no_neighbour() {
+    let [none, bursts] = [0, 3].map(|kind| Neighbours::ALL[kind]);
+    for (name, work) in own_work::WORKS {
+        for plan in [own_work::FULL, own_work::QUICK] {
+            let answers = own_work::answers(work, none, 1.0, plan, 10, 22);
+            let context = format!("{name}, {}: {answers:?}", plan.name);
+            if work.unseen(plan) > 0.01 {
+                // A cost that no batch contains can't be known.
+                continue;
+            }
+            if work.truth() > 1.01 {
+                assert!(answers.same <= 0.1, "{context}");
+                // Of ten runs, two may be known and not hold, where few loads are dear.
+                assert!(answers.known * (1.0 - answers.holds) <= 0.2, "{context}");
+            } else {
+                assert!(answers.holds >= 0.8 || answers.known < 0.5, "{context}");
+            }
+            if work.truth() == 1.0 {
+                assert!(answers.same == 1.0 && answers.less == 0.0, "{context}");
+            }
+        }
+        if work.truth() > 1.01 {
+            let beside = own_work::answers(work, bursts, 1.0, own_work::FULL, 10, 23);
+            assert!(beside.same == 0.0, "{name}: {beside:?}");
+        }
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ proptest! {
         let _ = (holm::holm(&a, x), modes::two_modes(&a), sample::epoch_medians(&[&a, &b]));
         let sense = if rate { Sense::Rate } else { Sense::Cost };
         let policy = Policy { margin: x, budget: Some(y), sense };
-        let pairs = [Differences::pair(&a, &b), Differences { absolute: a.clone(), log_ratio: b.clone(), missing: 0 }];
+        let pairs = [Differences::pair(&a, &b), Differences { absolute: a.clone(), log_ratio: b.clone(), missing: 0, ..Differences::default() }];
         let judged = judge(&pairs, &policy);
         prop_assert!(judged.iter().all(|c| (0.0..=1.0).contains(&c.p)));
         let _ = (judge_exact(&a, &b, 0.0, sense), power::detectable(&a, k), power::epochs_to_resolve(&a, x, k));

@@ -74,6 +74,7 @@ pub(crate) fn answers(shape: Shape, share: f64, epochs: usize, runs: usize, seed
             absolute: logs.clone(),
             log_ratio: logs,
             missing: 0,
+            ..Differences::default()
         };
         let judged = judge(&[pair], &policy)[0];
         counts[0] += usize::from(matches!(judged.verdict, Verdict::Same { .. }));

@@ -12,8 +12,8 @@ use bpfcost_stats::{
 use super::noise::Dice;
 
 /// Slices of a batch that count, and batches of an epoch.
-const SLICES: usize = 254;
-const BATCHES: usize = 3;
+pub(crate) const SLICES: usize = 254;
+pub(crate) const BATCHES: usize = 3;
 
 /// Who else works on the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +44,15 @@ const NONE: Neighbours = Neighbours {
 };
 
 impl Neighbours {
+    /// The same in shorter slices: what takes as long takes so many times as many of them.
+    pub(crate) fn in_slices_shorter_by(self, times: usize) -> Self {
+        Self {
+            burst: self.burst * times as f64,
+            ticks: self.ticks * times,
+            ..self
+        }
+    }
+
     pub(crate) const ALL: [Self; 9] = [
         NONE,
         Self {
@@ -131,7 +140,7 @@ impl Neighbours {
 pub(crate) const WORKS: [f64; 4] = [0.0005, 0.003, 0.012, 0.03];
 
 /// The machine, at a moment.
-struct Machine {
+pub(crate) struct Machine {
     neighbours: Neighbours,
     dice: Dice,
     /// How much longer slices take in the burst under way; 0 between bursts.
@@ -143,7 +152,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(neighbours: Neighbours, length: usize, seed: u64) -> Self {
+    pub(crate) fn new(neighbours: Neighbours, length: usize, seed: u64) -> Self {
         let mut machine = Machine {
             neighbours,
             dice: Dice::new(seed),
@@ -163,7 +172,12 @@ impl Machine {
     }
 
     /// What one slice takes, of so much work.
-    fn slice(&mut self, work: f64) -> f64 {
+    pub(crate) fn slice(&mut self, work: f64) -> f64 {
+        self.sensitive_slice(work, 1.0)
+    }
+
+    /// The same of work that a burst slows so many times as much.
+    pub(crate) fn sensitive_slice(&mut self, work: f64, sensitivity: f64) -> f64 {
         let Neighbours {
             share,
             burst,
@@ -186,11 +200,11 @@ impl Machine {
             0.0
         };
         let drift = drift * self.now as f64 / self.length as f64;
-        work * (1.0 + self.slowdown * scatter.max(0.2) + tick) * (1.0 + drift)
+        work * (1.0 + sensitivity * self.slowdown * scatter.max(0.2) + tick) * (1.0 + drift)
     }
 
     /// Time in which another case is measured.
-    fn pass(&mut self, slices: usize) {
+    pub(crate) fn pass(&mut self, slices: usize) {
         for _ in 0..slices {
             self.slice(1.0);
         }

@@ -114,7 +114,7 @@ impl Answer {
         Answer {
             typical,
             total,
-            both: hold_against_totals(typical, Some(&total), &POLICY),
+            both: hold_against_totals(typical, Some(&total), &POLICY, false),
         }
     }
 }
