@@ -46,7 +46,7 @@ pub use estimate::{
 };
 pub use sample::Sample;
 pub use spread::Spread;
-pub use totals::{Total, TotalRatio, hold_against_totals};
+pub use totals::{Total, TotalRatio, hold_against_totals, mean_of_epochs};
 pub use verdict::{
     Budget, Comparison, Differences, Policy, Quantity, Sense, Verdict, judge, judge_exact,
     judge_quantities,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bpfcost_stats::Total;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Plan, Stop, stopping::PRECISION};
@@ -14,8 +15,8 @@ pub struct Measurements {
     pub cases: Vec<CaseData>,
     /// The sentinel's values, by epoch.
     pub sentinel: Vec<Vec<f64>>,
-    /// The slices of the anchor, batch by batch.
-    pub anchor: Vec<Slices>,
+    /// The slices of the anchor, by epoch.
+    pub anchor: Vec<Vec<Slices>>,
     /// Seconds that loading took, by epoch.
     pub load_s: Vec<f64>,
     /// Seconds of each whole epoch; 0 for one that was cut off.
@@ -53,7 +54,25 @@ pub struct CaseData {
     pub calibration: Option<Calibration>,
 }
 
+/// The secondary value that counts the operations of a workload's window.
+pub const OPS: &str = "ops";
+
+/// Makes a total from the values of trials and their operations.
+pub type Summed = fn(&[f64], &[f64]) -> Option<Total>;
+
 impl CaseData {
+    /// The totals of these values by epoch. Windows of a workload (`windows`) count by their operations, and have no totals
+    /// without; batches of a case have as many operations each, and count alike.
+    pub fn totals(&self, values: &[Vec<f64>], summed: Summed, windows: bool) -> Vec<Option<Total>> {
+        if !windows {
+            let total = |values: &Vec<f64>| summed(values, &vec![1.0; values.len()]);
+            return values.iter().map(total).collect();
+        }
+        let ops = self.secondary.get(OPS).map_or(&[][..], Vec::as_slice);
+        let epochs = values.iter().zip(ops);
+        epochs.map(|(values, ops)| summed(values, ops)).collect()
+    }
+
     /// Whether trials of this case still make sense.
     pub fn live(&self) -> bool {
         self.problems.is_empty() && self.unsupported.is_none()
@@ -165,8 +184,7 @@ impl Measurements {
                 value,
                 anchor,
             } => {
-                self.anchor
-                    .extend((!anchor.is_empty()).then(|| anchor.clone()));
+                keep(&mut self.anchor, *epoch, anchor);
                 grow(&mut self.sentinel, *epoch);
                 self.sentinel[*epoch].push(*value);
             }

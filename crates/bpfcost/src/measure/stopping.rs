@@ -4,7 +4,7 @@
 //! for then chance would choose when to look. Looks come at epoch counts that are fixed in advance.
 
 use bpfcost_stats::{
-    Estimate,
+    Estimate, Total, TotalRatio,
     looks::{first_look, looks, next_look, precise_enough},
     sample::TRIALS,
 };
@@ -59,7 +59,7 @@ impl Run<'_> {
                 open,
                 next: next_look(epochs),
             })?;
-            if open == 0 {
+            if open == 0 && totals_are_narrow(self.plan, &self.measured) {
                 return Ok(Some(Stop::Precision));
             }
         }
@@ -144,14 +144,34 @@ type Open = (usize, Option<Estimate>);
 
 /// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
 fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
-    let at_rest = measured.came_to_rest(plan);
+    let leading = measured.leading(plan);
     asked(plan, measured)
-        .map(|(index, data)| (index, Estimate::of_case(&data.leading(at_rest))))
+        .map(|(index, _)| (index, Estimate::of_case(&leading[index])))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,
         })
         .collect()
+}
+
+/// Whether the totals on which a budget is judged too are as narrow as was asked of cases; without a budget, nothing is
+/// asked of them.
+fn totals_are_narrow(plan: &Plan, measured: &Measurements) -> bool {
+    let Some((_, precision)) = plan.budget.zip(plan.precision) else {
+        return true;
+    };
+    let windows = plan.layout.workload().is_some();
+    let totals = |name: &str| {
+        let index = plan.cases.iter().position(|case| case.name == name)?;
+        let data = measured.cases.get(index).filter(|data| data.live())?;
+        Some(data.totals(&data.samples, Total::of_cost, windows))
+    };
+    plan.pairs.iter().all(|pair| {
+        let sides = totals(&pair.case).zip(totals(&pair.baseline));
+        let ratio = sides.and_then(|(case, baseline)| TotalRatio::of(&case, &baseline));
+        let width = ratio.and_then(|ratio| Some(ratio.shown?.half_width()));
+        width.is_none_or(|width| width <= precision)
+    })
 }
 
 /// The warning for a run whose time ended before its precision was reached: which cases, and the time

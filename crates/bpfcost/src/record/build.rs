@@ -73,7 +73,7 @@ fn warnings(plan: &Plan, measured: &Measurements, dropped: usize, emulated: bool
     }
     // An emulator never comes to rest, and its warning says more.
     let cut = measured.cases.iter().any(|case| !case.slices.is_empty());
-    let enough = measured.anchor.len() >= MIN_EPOCHS;
+    let enough = measured.anchor_batches() >= MIN_EPOCHS;
     if cut && enough && !measured.came_to_rest(plan) && !emulated {
         let seen = measured.anchor_undisturbed().zip(plan.anchor);
         let how = match seen {

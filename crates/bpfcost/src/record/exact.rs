@@ -11,7 +11,10 @@ use super::{
     BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
     run_data,
 };
-use crate::{experiment::Pair, measure::CaseData};
+use crate::{
+    experiment::Pair,
+    measure::{CaseData, Centre},
+};
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
 /// through the same states.
@@ -60,7 +63,7 @@ pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
         // What is far from the rest met another state of the same tables: no accident.
         outliers: 0,
         modes: Vec::new(),
-        ..run_data::raw(&data.samples, load_counts, None)?
+        ..run_data::raw(&data.samples, load_counts, None, Centre::Typical)?
     })
 }
 

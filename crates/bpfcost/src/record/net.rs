@@ -13,10 +13,17 @@
 //!
 //! All of it is taken epoch by epoch and estimated as every other value.
 
-use bpfcost_stats::{Estimate, hodges_lehmann, sample::median, undisturbed::Unknown};
+use bpfcost_stats::{
+    Estimate,
+    sample::median,
+    undisturbed::{Undisturbed, Unknown},
+};
 
 use super::{CaseRecord, Net, Record};
-use crate::{experiment::Role, measure::CaseData};
+use crate::{
+    experiment::Role,
+    measure::{CaseData, Centre},
+};
 
 /// The secondary value of a trial that holds ns/op with the reset done twice.
 pub const RESET_TWICE: &str = "reset_twice";
@@ -35,6 +42,22 @@ pub(super) struct NetInputs<'a> {
     pub(super) role: Role,
     /// The relative difference below which the ends agree.
     pub(super) margin: f64,
+    /// The centre over epochs.
+    pub(super) centre: Centre,
+    /// By how much the parts may be wrong without notice.
+    pub(super) unnoticed: Unnoticed,
+}
+
+/// By how much the parts of a net may be wrong without notice, in the unit of the values: too high by what a neighbour
+/// added, or too low by work of the case's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unnoticed {
+    pub(super) raw_high: f64,
+    pub(super) raw_low: f64,
+    pub(super) floor_high: f64,
+    pub(super) empty_high: f64,
+    /// Of the case with its reset done twice.
+    pub(super) twice_high: f64,
 }
 
 /// What a second reset adds, by epoch: the median over trials of (twice − once).
@@ -53,10 +76,9 @@ pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
     Some(by_epoch.collect())
 }
 
-/// The same, undisturbed: the case itself cost `once`.
-pub(super) fn second_reset_undisturbed(data: &CaseData, once: &[f64]) -> Result<Vec<f64>, Unknown> {
-    let twice = data.undisturbed_secondary(RESET_TWICE)?;
-    Ok(minus(&twice.values, once))
+/// The case with its reset done twice, undisturbed.
+pub(super) fn reset_twice_undisturbed(data: &CaseData) -> Result<Undisturbed, Unknown> {
+    data.undisturbed_secondary(RESET_TWICE)
 }
 
 /// The bracket, and one number where its ends agree.
@@ -73,9 +95,17 @@ pub(super) fn net(parts: &NetInputs) -> Option<Net> {
             minus(&minus(parts.raw, second), empty.unwrap_or(parts.floor))
         }
     };
-    let ends = [hodges_lehmann(&context)?, hodges_lehmann(&alone)?];
+    let centre = parts.centre;
+    let ends = [centre.value(&context)?, centre.value(&alone)?];
     let bracket = [ends[0].min(ends[1]), ends[0].max(ends[1])];
-    let intervals = [Estimate::of_case(&context), Estimate::of_case(&alone)];
+    let intervals = [
+        centre
+            .estimate(&context)
+            .map(|end| parts.unnoticed.in_context(end, parts)),
+        centre
+            .estimate(&alone)
+            .map(|end| parts.unnoticed.alone(end)),
+    ];
     // Whichever end is nearer to the truth, this interval holds it as often as it claims.
     let hull = match intervals {
         [Some(a), Some(b)] => Some([a.low.min(b.low), a.high.max(b.high)]),
@@ -92,7 +122,30 @@ pub(super) fn net(parts: &NetInputs) -> Option<Net> {
     })
 }
 
-fn minus(values: &[f64], others: &[f64]) -> Vec<f64> {
+impl Unnoticed {
+    /// The interval of raw − floor.
+    fn alone(&self, end: Estimate) -> Estimate {
+        Estimate {
+            low: end.low - self.raw_high,
+            high: end.high + self.floor_high + self.raw_low,
+            ..end
+        }
+    }
+
+    /// The interval of raw − (twice − raw) − empty, where that is the end; else of raw − floor.
+    fn in_context(&self, end: Estimate, parts: &NetInputs) -> Estimate {
+        if parts.second_reset.is_none() || parts.role == Role::Floor {
+            return self.alone(end);
+        }
+        Estimate {
+            low: end.low - 2.0 * self.raw_high,
+            high: end.high + self.twice_high + self.empty_high + self.raw_low,
+            ..end
+        }
+    }
+}
+
+pub(super) fn minus(values: &[f64], others: &[f64]) -> Vec<f64> {
     values.iter().zip(others).map(|(a, b)| a - b).collect()
 }
 
@@ -122,6 +175,8 @@ mod tests {
             second_reset: None,
             role: Role::Case,
             margin: 0.01,
+            centre: Centre::Typical,
+            unnoticed: Unnoticed::default(),
         }
     }
 

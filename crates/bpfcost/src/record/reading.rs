@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use bpfcost_stats::sample::epoch_medians;
 
 use super::{CaseRecord, Raw, Record};
-use crate::measure::Warning;
+use crate::measure::{Centre, Warning};
 
 /// How a cost is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl CaseRecord {
     }
 
     /// Its level in a reading; `None` if it has none.
-    pub(super) fn level(&self, reading: Reading) -> Option<f64> {
+    pub fn level(&self, reading: Reading) -> Option<f64> {
         let raw = self.raw.as_ref()?;
         match (&self.undisturbed, reading) {
             (Some(known), Reading::AsFound) => Some(known.as_found),
@@ -43,11 +43,27 @@ impl CaseRecord {
     /// The value of each epoch in a reading, NaN where it has none; `None` if the case is not known undisturbed.
     pub fn epoch_values(&self, reading: Reading) -> Option<Vec<f64>> {
         match reading {
-            Reading::AsFound => Some(epoch_medians(&self.samples)),
+            Reading::AsFound => Some(self.centre().epochs(&self.samples)),
             Reading::Undisturbed => {
                 let epochs = self.undisturbed.as_ref()?.epochs.iter();
                 Some(epochs.map(|value| value.unwrap_or(f64::NAN)).collect())
             }
+        }
+    }
+
+    /// The centre of its cost as found.
+    pub fn centre(&self) -> Centre {
+        match self.own_work {
+            Some(_) => Centre::Mean,
+            None => Centre::Typical,
+        }
+    }
+
+    /// The case with its cost in a reading; unchanged if it has no other.
+    pub fn in_reading(self, reading: Reading) -> Self {
+        match reading {
+            Reading::AsFound => self.into_found(),
+            Reading::Undisturbed => self,
         }
     }
 

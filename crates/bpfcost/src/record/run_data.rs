@@ -10,26 +10,26 @@ use bpfcost_stats::{
 };
 
 use super::{
-    CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
-    Status, UndisturbedRecord, exact,
+    CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, OwnWorkRecord, Raw,
+    SpreadRecord, Status, UndisturbedRecord, exact,
     judgement::{Candidate, judged, mean_epoch_s},
-    net::{NetInputs, RESET_TWICE, net, second_reset, second_reset_undisturbed},
+    net::{NetInputs, RESET_TWICE, Unnoticed, minus, net, reset_twice_undisturbed, second_reset},
     noise::{nothing, widest},
     reading::Reading,
     totals,
 };
 use crate::{
     experiment::{Case, Metric, Role},
-    measure::{CaseData, Measurements, Plan},
+    measure::{CaseData, Centre, Measurements, Plan, Summed},
 };
 
 /// The data of a run in one shape: a list of epochs for each case.
 pub(super) struct RunData {
     cases: Vec<CaseData>,
-    /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
-    medians: Vec<Vec<f64>>,
+    /// Values of epochs as found, or counts where instructions are counted; NaN where an epoch has no trial.
+    found: Vec<Vec<f64>>,
     /// The undisturbed values of each case, or why they are not known.
-    undisturbed: Vec<Result<UndisturbedCase, String>>,
+    undisturbed: Vec<Result<UndisturbedCase, NotUndisturbed>>,
 }
 
 impl RunData {
@@ -70,24 +70,22 @@ impl RunData {
                 },
             })
             .collect();
-        let medians = cases
-            .iter()
-            .map(|data| {
-                if plan.counts() {
-                    exact::load_counts(data)
-                } else {
-                    epoch_medians(&data.samples)
-                }
-            })
-            .collect();
         let undisturbed = if measured.came_to_rest(plan) {
-            undisturbed(plan, &cases)
+            undisturbed(plan, &cases, measured.undisturbed(plan))
         } else {
-            vec![Err("the machine never came to rest".to_owned()); cases.len()]
+            let why = NotUndisturbed::of_itself("the machine never came to rest");
+            vec![Err(why); cases.len()]
         };
+        let found = cases.iter().zip(&undisturbed).map(|(data, known)| {
+            if plan.counts() {
+                exact::load_counts(data)
+            } else {
+                centre(known).epochs(&data.samples)
+            }
+        });
         let data = RunData {
+            found: found.collect(),
             cases,
-            medians,
             undisturbed,
         };
         (data, dropped)
@@ -133,17 +131,22 @@ impl RunData {
             secondary_slices: data.secondary_slices.clone(),
             raw: match (ok, plan.counts()) {
                 (false, _) => None,
-                (true, false) => raw(&data.samples, &self.medians[index], known),
-                (true, true) => exact::raw(data, &self.medians[index]),
+                (true, false) => raw(&data.samples, &self.found[index], known, self.centre(index)),
+                (true, true) => exact::raw(data, &self.found[index]),
             },
             net: net(leading),
             not_undisturbed: self.undisturbed[index]
                 .as_ref()
                 .err()
                 .filter(|_| ok && !data.slices.is_empty())
-                .cloned(),
+                .map(|not| not.why.clone()),
+            own_work: self.undisturbed[index]
+                .as_ref()
+                .err()
+                .and_then(|not| not.own_work)
+                .filter(|_| ok),
             undisturbed: known.filter(|_| ok).and_then(|known| {
-                let medians = &self.medians[index];
+                let medians = &self.found[index];
                 let value = |value: &f64| value.is_finite().then_some(*value);
                 Some(UndisturbedRecord {
                     share: known.share,
@@ -159,9 +162,14 @@ impl RunData {
     /// The epoch values of a case; `None` if they are not known undisturbed.
     fn values(&self, index: usize, reading: Reading) -> Option<&[f64]> {
         match reading {
-            Reading::AsFound => self.medians.get(index).map(Vec::as_slice),
+            Reading::AsFound => self.found.get(index).map(Vec::as_slice),
             Reading::Undisturbed => Some(&self.undisturbed.get(index)?.as_ref().ok()?.known.values),
         }
+    }
+
+    /// The centre of a case's cost as found.
+    fn centre(&self, index: usize) -> Centre {
+        centre(&self.undisturbed[index])
     }
 
     fn net(&self, plan: &Plan, case: &Case, index: usize, reading: Reading) -> Option<super::Net> {
@@ -175,7 +183,11 @@ impl RunData {
         };
         let second_reset = match reading {
             Reading::AsFound => second_reset(&self.cases[index]),
-            Reading::Undisturbed => self.undisturbed[index].as_ref().ok()?.second_reset.clone(),
+            Reading::Undisturbed => self.undisturbed[index].as_ref().ok()?.second_reset(),
+        };
+        let unnoticed = match reading {
+            Reading::AsFound => Unnoticed::default(),
+            Reading::Undisturbed => self.unnoticed(plan, index, floor)?,
         };
         net(&NetInputs {
             raw: self.values(index, reading)?,
@@ -184,6 +196,26 @@ impl RunData {
             second_reset: second_reset.as_deref(),
             role: case.role,
             margin: plan.margin,
+            centre: self.centre(index),
+            unnoticed,
+        })
+    }
+
+    /// By how much the undisturbed parts of a case's net may be wrong without notice.
+    fn unnoticed(&self, plan: &Plan, index: usize, floor: usize) -> Option<Unnoticed> {
+        let known = |index: usize| Some(&self.undisturbed.get(index)?.as_ref().ok()?.known);
+        let high = |known: &Undisturbed| {
+            hodges_lehmann(&known.values).map_or(0.0, |value| value * known.blind)
+        };
+        let (own, twice) = (known(index)?, self.undisturbed[index].as_ref().ok()?);
+        let empty = plan.cases[floor].floor.as_deref();
+        let empty = empty.and_then(|name| known(self.valid(plan, name)?));
+        Some(Unnoticed {
+            raw_high: high(own),
+            raw_low: hodges_lehmann(&own.values)? * own.unnoticed,
+            floor_high: known(floor).map_or(0.0, high),
+            empty_high: empty.or(known(floor)).map_or(0.0, high),
+            twice_high: twice.reset_twice.as_ref().map_or(0.0, high),
         })
     }
 
@@ -202,7 +234,7 @@ impl RunData {
         let timed: &[Vec<f64>] = if speechless || plan.counts() {
             &[]
         } else {
-            &self.medians
+            &self.found
         };
         let policy = Policy {
             margin: plan.margin,
@@ -291,10 +323,10 @@ impl RunData {
         let pairs = plan.pairs.iter().filter_map(|pair| {
             let case = self.valid(plan, &pair.case)?;
             let baseline = self.valid(plan, &pair.baseline)?;
-            let values = |index| self.values(index, Reading::Undisturbed).filter(|_| is_main);
+            let known = |index: usize| self.undisturbed[index].as_ref().ok().filter(|_| is_main);
             // One reading of both. Too few epochs could not have a verdict.
-            let known = values(case).zip(values(baseline));
-            let known = known.map(|(case, baseline)| Differences::pair(case, baseline));
+            let known = known(case).zip(known(baseline));
+            let known = known.map(|(case, baseline)| case.known.differences(&baseline.known));
             let known = known.filter(|known| known.log_ratio.len() >= enough);
             let candidate = Candidate {
                 pair,
@@ -303,6 +335,15 @@ impl RunData {
             };
             let differences = match known {
                 Some(known) => known,
+                // If either does work of its own now and then, means of both.
+                None if is_main
+                    && [case, baseline]
+                        .map(|one| self.centre(one))
+                        .contains(&Centre::Mean) =>
+                {
+                    let means = |index: usize| Centre::Mean.epochs(&self.cases[index].samples);
+                    Differences::pair(&means(case), &means(baseline))
+                }
                 None => Differences::pair(medians.get(case)?, medians.get(baseline)?),
             };
             (!differences.log_ratio.is_empty()).then_some((candidate, differences))
@@ -315,17 +356,19 @@ impl RunData {
         (pairs, quantity)
     }
 
-    /// The totals of these values by case and epoch, where a workload ran.
+    /// The totals of these values by case and epoch.
     fn totals<'a>(
         &'a self,
         plan: &Plan,
         values: impl Fn(&'a CaseData) -> Option<&'a Vec<Vec<f64>>>,
-        summed: Option<totals::Summed>,
+        summed: Option<Summed>,
     ) -> Vec<Vec<Option<Total>>> {
-        let summed = summed.filter(|_| plan.layout.workload().is_some());
+        let windows = plan.layout.workload().is_some();
         let of_case = |data: &'a CaseData| {
-            let values = values(data).filter(|_| data.live());
-            values.map_or_else(Vec::new, |values| totals::by_epoch(data, values, summed))
+            let values = values(data).filter(|_| data.live()).zip(summed);
+            values.map_or_else(Vec::new, |(values, summed)| {
+                data.totals(values, summed, windows)
+            })
         };
         self.cases.iter().map(of_case).collect()
     }
@@ -365,46 +408,99 @@ impl RunData {
 #[derive(Clone)]
 struct UndisturbedCase {
     known: Undisturbed,
-    /// What a second reset adds, by epoch, if the case has a reset.
-    second_reset: Option<Vec<f64>>,
+    /// The same with its reset done twice, if it has a reset.
+    reset_twice: Option<Undisturbed>,
+}
+
+impl UndisturbedCase {
+    /// What a second reset adds, by epoch.
+    fn second_reset(&self) -> Option<Vec<f64>> {
+        let twice = self.reset_twice.as_ref()?;
+        Some(minus(&twice.values, &self.known.values))
+    }
+}
+
+/// Why the undisturbed cost of a case is not known.
+#[derive(Clone)]
+struct NotUndisturbed {
+    why: String,
+    own_work: Option<OwnWorkRecord>,
+}
+
+impl NotUndisturbed {
+    fn of_itself(why: impl Into<String>) -> Self {
+        NotUndisturbed {
+            why: why.into(),
+            own_work: None,
+        }
+    }
+}
+
+impl From<Unknown> for NotUndisturbed {
+    fn from(unknown: Unknown) -> Self {
+        let own_work = match unknown {
+            Unknown::OwnWork(own) => Some(OwnWorkRecord {
+                share: own.share,
+                reference_share: own.reference_share,
+                times: own.times,
+            }),
+            _ => None,
+        };
+        NotUndisturbed {
+            why: unknown.to_string(),
+            own_work,
+        }
+    }
+}
+
+/// The centre of a case's cost as found.
+fn centre(known: &Result<UndisturbedCase, NotUndisturbed>) -> Centre {
+    match known {
+        Err(not) if not.own_work.is_some() => Centre::Mean,
+        _ => Centre::Typical,
+    }
 }
 
 /// The undisturbed values of each case. A case whose net has a part that is not known undisturbed is not either, so that
 /// raw and net are one reading.
-fn undisturbed(plan: &Plan, cases: &[CaseData]) -> Vec<Result<UndisturbedCase, String>> {
-    let alone: Vec<Result<Undisturbed, Unknown>> =
-        cases.iter().map(CaseData::undisturbed).collect();
+fn undisturbed(
+    plan: &Plan,
+    cases: &[CaseData],
+    alone: Vec<Result<Undisturbed, Unknown>>,
+) -> Vec<Result<UndisturbedCase, NotUndisturbed>> {
     let floor_of = |index: usize| {
         let name = plan.cases[index].floor.as_deref()?;
         let floor = plan.cases.iter().position(|case| case.name == name)?;
         cases[floor].live().then_some(floor)
     };
     let of_case = |index: usize| {
-        let of_itself = |unknown: Unknown| unknown.to_string();
-        let known = alone[index].clone().map_err(of_itself)?;
-        let second_reset = if cases[index].secondary.contains_key(RESET_TWICE) {
-            let added = second_reset_undisturbed(&cases[index], &known.values);
-            Some(added.map_err(|unknown| format!("with the reset twice, {unknown}"))?)
+        let known = alone[index].clone()?;
+        let reset_twice = if cases[index].secondary.contains_key(RESET_TWICE) {
+            let twice = reset_twice_undisturbed(&cases[index]);
+            let why =
+                |unknown| NotUndisturbed::of_itself(format!("with the reset twice, {unknown}"));
+            Some(twice.map_err(why)?)
         } else {
             None
         };
-        let mut parts: Vec<&[f64]> = second_reset.iter().map(Vec::as_slice).collect();
-        parts.push(&known.values);
+        let mut parts: Vec<&[f64]> = vec![&known.values];
+        parts.extend(reset_twice.iter().map(|twice| twice.values.as_slice()));
         let mut floor = floor_of(index);
         while let Some(at) = floor.filter(|_| parts.len() <= cases.len() + 1) {
-            let of_floor = |unknown: &Unknown| format!("of {}, {unknown}", plan.cases[at].name);
+            let of_floor = |unknown: &Unknown| {
+                NotUndisturbed::of_itself(format!("of {}, {unknown}", plan.cases[at].name))
+            };
             parts.push(&alone[at].as_ref().map_err(of_floor)?.values);
             floor = floor_of(at);
         }
         let is_whole = |epoch: &usize| parts.iter().all(|part| part[*epoch].is_finite());
         let whole = (0..known.values.len()).filter(is_whole).count();
         if whole < MIN_EPOCHS {
-            return Err("seen in too few epochs together with its floors".to_owned());
+            return Err(NotUndisturbed::of_itself(
+                "seen in too few epochs together with its floors",
+            ));
         }
-        Ok(UndisturbedCase {
-            known,
-            second_reset,
-        })
+        Ok(UndisturbedCase { known, reset_twice })
     };
     (0..cases.len()).map(of_case).collect()
 }
@@ -422,19 +518,21 @@ fn usable(value: f64) -> bool {
 /// A case's own value and the description of its trials; `None` without trials.
 pub(super) fn raw(
     samples: &[Vec<f64>],
-    medians: &[f64],
+    found: &[f64],
     undisturbed: Option<&Undisturbed>,
+    centre: Centre,
 ) -> Option<Raw> {
     let trials = Sample::new(&samples.concat())?;
-    let epochs = undisturbed.map_or(medians, |one| &one.values);
+    let epochs = undisturbed.map_or(found, |one| &one.values);
     Some(Raw {
         epochs: epochs.iter().filter(|value| value.is_finite()).count(),
         trials: trials.len(),
-        value: hodges_lehmann(epochs)?,
+        value: centre.value(epochs)?,
         ci95: match undisturbed {
-            Some(known) => known.estimate().map(|e| [e.low, e.high]),
-            None => ci95(medians),
-        },
+            Some(known) => known.estimate(),
+            None => centre.estimate(found),
+        }
+        .map(|e| [e.low, e.high]),
         loads: None,
         repeats: None,
         min: trials.min(),

@@ -193,6 +193,10 @@ pub struct CaseRecord {
     /// Why they are not undisturbed, although batches were cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_undisturbed: Option<String>,
+    /// Work of its own that it does now and then, so that `raw`, `net` and comparisons are of means: the undisturbed cost
+    /// and medians would leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_work: Option<OwnWorkRecord>,
     /// If `raw` and `net` are undisturbed: how that is known, and both as found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed: Option<UndisturbedRecord>,
@@ -217,8 +221,8 @@ pub struct Raw {
     pub epochs: usize,
     /// Trials over all epochs.
     pub trials: usize,
-    /// Hodges–Lehmann estimate over epoch medians, or over their undisturbed values if the case has `undisturbed`; on
-    /// exact targets the value on which most trials agree, else the median of a load.
+    /// Hodges–Lehmann estimate over epoch medians, or over their undisturbed values if the case has `undisturbed`; the
+    /// mean if it has `own_work`; on exact targets the value on which most trials agree, else the median of a load.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
@@ -262,6 +266,17 @@ pub struct UndisturbedRecord {
     pub as_found_ci95: Option<[f64; 2]>,
     /// The net cost as found.
     pub as_found_net: Option<Net>,
+}
+
+/// Work of its own that a case does now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnWorkRecord {
+    /// The share of slices that it makes longer, 0 to 1.
+    pub share: f64,
+    /// The same of floors and the anchor, for which neighbours and timer ticks account.
+    pub reference_share: f64,
+    /// How many times as long such slices take.
+    pub times: f64,
 }
 
 /// One of two values among which the epochs of a case fall.

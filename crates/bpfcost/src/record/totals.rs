@@ -4,13 +4,10 @@
 use bpfcost_stats::{Budget, Comparison as Judged, Policy, Total, TotalRatio, hold_against_totals};
 
 use super::{BudgetVerdict, CaseRecord, ComparisonRecord, TotalsRecord, VerdictRecord};
-use crate::{experiment::Metric, measure::CaseData};
-
-/// The secondary value that counts the operations of a window.
-const OPS: &str = "ops";
-
-/// Makes a total from windows' values and their operations.
-pub(super) type Summed = fn(&[f64], &[f64]) -> Option<Total>;
+use crate::{
+    experiment::Metric,
+    measure::{OPS, Summed},
+};
 
 /// How windows of a metric add up; `None` where they don't, as latencies.
 pub(super) fn summed(metric: &Metric) -> Option<Summed> {
@@ -21,22 +18,7 @@ pub(super) fn summed(metric: &Metric) -> Option<Summed> {
     }
 }
 
-/// The totals of a case by epoch, from these values of its windows; without any where operations are not counted.
-pub(super) fn by_epoch(
-    data: &CaseData,
-    values: &[Vec<f64>],
-    summed: Option<Summed>,
-) -> Vec<Option<Total>> {
-    match (data.secondary.get(OPS), summed) {
-        (Some(ops), Some(summed)) => {
-            let epochs = values.iter().zip(ops);
-            epochs.map(|(values, ops)| summed(values, ops)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// A comparison of typical windows, as far as the totals bear it out. `total_s`: the seconds of measuring after which
+/// A comparison of typical windows or batches, as far as the totals bear it out. `total_s`: the seconds of measuring after which
 /// the total would be told from what lies so far away, as a log ratio.
 pub(super) fn held(
     typical: ComparisonRecord,
@@ -45,7 +27,7 @@ pub(super) fn held(
     policy: &Policy,
     total_s: impl Fn(f64) -> Option<f64>,
 ) -> ComparisonRecord {
-    let both = hold_against_totals(*judged, Some(ratio), policy);
+    let both = hold_against_totals(*judged, Some(ratio), policy, typical.undisturbed);
     let verdict = VerdictRecord::from(both.verdict);
     let withheld = verdict != typical.verdict;
     // More of the same would settle it only where the total lies within the margin too.

@@ -3,7 +3,7 @@
 use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
-    record::{CaseRecord, Record, Status, VerdictRecord},
+    record::{CaseRecord, Reading, Record, Status, VerdictRecord},
     report::{number, target, text, view::ViewLayout, words},
 };
 
@@ -66,22 +66,35 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
 
 fn costs(record: &Record) -> String {
     let (experiment, target) = (text::line(&record.experiment), target::label(record));
-    let mut all: Vec<(f64, &CaseRecord)> = measured(record).collect();
+    // One reading of all, or they could not be compared.
+    let found = measured(record).any(|(_, case)| case.reading() == Reading::AsFound);
+    let reading = match found {
+        true => Reading::AsFound,
+        false => Reading::Undisturbed,
+    };
+    let mut all: Vec<(f64, &CaseRecord)> = measured(record)
+        .filter_map(|(_, case)| Some((case.level(reading)?, case)))
+        .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let named = |(value, case): &(f64, &CaseRecord)| {
-        let ci95 = case.raw.as_ref().and_then(|raw| raw.ci95);
+        let ci95 = CaseRecord::clone(case)
+            .in_reading(reading)
+            .raw
+            .and_then(|raw| raw.ci95);
         let decimals = words::decimals(*value, ci95, record.unit).min(1);
         let value = number::fixed(*value, decimals);
         format!("{value} {} ({})", record.unit, text::line(&case.name))
     };
     let same = same_in_every_load(record);
     let width = typical_half_width(record).map(number::percent);
+    let mixed = found && record.has_undisturbed();
     let precision = match (record.unit.is_counted(), width) {
         (true, _) if same == all.len() => ", the same in every load".to_owned(),
         (true, _) if same > 0 => format!(
             ", {} of them the same in every load",
             number::count(same as u64)
         ),
+        (false, Some(_)) if mixed => " as found".to_owned(),
         (false, Some(width)) => format!(", typically ±{width}"),
         _ => String::new(),
     };

@@ -170,9 +170,10 @@ fn lopsided_epochs_are_not_called_the_same() {
     };
     let (same, within) = (VerdictRecord::Same, Some(BudgetVerdict::Within));
     assert_eq!(verdict(12, 0), (same, within));
-    assert_eq!(verdict(14, 1), (same, within));
     let open = (VerdictRecord::Unresolved, Some(BudgetVerdict::CantTell));
     assert_eq!(verdict(12, 1), open);
+    // Typical batches of 14 epochs are known to be the same, but the mean of all batches is 2 % more.
+    assert_eq!(verdict(14, 1), open);
 }
 
 #[test]

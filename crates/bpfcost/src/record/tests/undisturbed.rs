@@ -6,19 +6,26 @@ use crate::{
     measure::{Event, Plan},
 };
 
-/// Slices of a batch, two thirds of it beside a neighbour, in every second batch at its end.
-fn slices(level: f64, at_the_end: bool) -> Slices {
+/// Slices of a batch, of which all but the calm ones are beside a neighbour.
+fn slices_with(level: f64, calm: impl Fn(usize) -> bool) -> Slices {
     let of_slice = |slice: usize| {
-        let calm = if at_the_end { slice < 80 } else { slice >= 170 };
         let neighbour = 1.3 + 0.02 * (slice * 13 % 11) as f64;
-        level * if calm { 1.0 } else { neighbour }
+        level * if calm(slice) { 1.0 } else { neighbour }
     };
     Slices::new(&(0..250).map(of_slice).collect::<Vec<f64>>())
 }
 
-/// The anchor's slices, which cost so much.
+/// Slices of a batch, two thirds of it beside a neighbour, in every second batch at its end.
+fn slices(level: f64, at_the_end: bool) -> Slices {
+    slices_with(
+        level,
+        |slice| if at_the_end { slice < 80 } else { slice >= 170 },
+    )
+}
+
+/// The anchor's slices, which cost so much, beside the same neighbour.
 fn anchor(level: f64) -> Slices {
-    Slices::new(&[level; 250])
+    slices_with(level, |slice| !(40..210).contains(&slice))
 }
 
 /// A run of 12 epochs, whose trials take 1.3 times what their slices do undisturbed. Case 1 costs a tenth more, case 2 is the
@@ -347,4 +354,85 @@ fn why_a_cost_is_not_known_undisturbed_is_said() {
         Some("operations cost more or less along the batch")
     );
     assert!(record.case("hit").unwrap().undisturbed.is_some());
+}
+
+/// The program sweeps a table in one slice of eight, and in the first trial of each epoch once more.
+#[test]
+fn own_work_is_part_of_the_cost_and_named() {
+    let mut sweeping = run(&[0, 1, 2, 3], || anchor(26.0));
+    for event in &mut sweeping {
+        if let Event::Trial {
+            round,
+            case: 1,
+            trial,
+            ..
+        } = event
+        {
+            let values: Vec<f64> = trial.slices.values().collect();
+            let sweeps =
+                |slice: usize| (437.585 * (12.9898 * slice as f64).sin()).fract().abs() < 0.125;
+            let sweep =
+                |(slice, value): (usize, &f64)| value * if sweeps(slice) { 2.0 } else { 1.0 };
+            trial.slices = Slices::new(&values.iter().enumerate().map(sweep).collect::<Vec<_>>());
+            trial.value *= if *round == 0 { 1.6 } else { 1.0 };
+        }
+    }
+    let record = built(&plan(), &sweeping, Machine::default());
+    let miss = record.case("miss").unwrap();
+    assert_eq!(miss.reading(), Reading::AsFound);
+    let own = miss
+        .own_work
+        .unwrap_or_else(|| panic!("{:?}", miss.not_undisturbed));
+    assert!(
+        (own.share - 0.12).abs() < 0.04 && own.reference_share == 0.0,
+        "{own:?}"
+    );
+    assert!((own.times - 2.0).abs() < 0.01, "{own:?}");
+    let why = miss.not_undisturbed.clone().unwrap();
+    assert!(
+        why.contains(" % of the slices take 2.0 times as long, and 0.0 % of those of the floors"),
+        "{why}"
+    );
+    // The mean of trials, not their median.
+    let raw = miss.raw.clone().unwrap();
+    assert!(near(raw.value, 1.3 * 55.0 * 1.2), "{raw:?}");
+    assert!(raw.ci95.unwrap()[1] >= raw.value);
+    let values = miss.epoch_values(Reading::AsFound).unwrap();
+    assert!(
+        values.iter().all(|value| near(*value, 1.3 * 55.0 * 1.2)),
+        "{values:?}"
+    );
+    let net = miss.net.clone().unwrap();
+    assert!(near(net.bracket[1], 1.3 * (55.0 * 1.2 - 2.0)), "{net:?}");
+
+    let hit = record.case("hit").unwrap();
+    assert!(hit.undisturbed.is_some() && hit.own_work.is_none());
+    // The pair is of means, so that the sweep is in the difference.
+    let pair = &record.comparisons[0];
+    assert!(
+        !pair.undisturbed && (pair.relative - 0.32).abs() < 1e-3,
+        "{pair:?}"
+    );
+    let text = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+}
+
+/// What a neighbour may have added without notice is in the interval of net as in that of the cost.
+#[test]
+fn net_carries_what_goes_unnoticed() {
+    let record = record(&[0, 1, 2, 3]);
+    let floor = record.case("floor/reset").unwrap();
+    let (raw, net) = (floor.raw.clone().unwrap(), floor.net.clone().unwrap());
+    let [low, high] = net.ci95.unwrap();
+    let empty = record.case("floor/none").unwrap().raw.clone().unwrap();
+    // Both parts are the same in all epochs, and 0.2 % of each goes unnoticed.
+    assert!(near(net.value.unwrap(), 1.5), "{net:?}");
+    assert!(
+        (net.value.unwrap() - low - 0.002 * raw.value).abs() < 2e-4,
+        "{net:?}"
+    );
+    assert!(
+        (high - net.value.unwrap() - 0.002 * empty.value).abs() < 2e-4,
+        "{net:?}"
+    );
 }
