@@ -352,7 +352,7 @@ pub fn cost_caption(record: &Record) -> String {
     } else {
         let (how, found) = if record.has_undisturbed() {
             (
-                "without what neighbours and timer ticks added",
+                "without what neighbours and timer ticks added (one that never rests goes unnoticed)",
                 " as found: with everything that slowed it.",
             )
         } else {

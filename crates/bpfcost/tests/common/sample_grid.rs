@@ -255,6 +255,7 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
         net: None,
         observed: None,
         not_undisturbed: None,
+        own_work: None,
         undisturbed: None,
     };
     measured(&mut case, cost, 0.0);

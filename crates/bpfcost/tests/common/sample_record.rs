@@ -316,6 +316,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
         }),
         observed: None,
         not_undisturbed: None,
+        own_work: None,
         undisturbed: None,
         samples,
         secondary: BTreeMap::from([("reset_twice".to_owned(), secondary)]),
