@@ -6,7 +6,7 @@ use bpfcost_bpf::program::{MapEntry, ObjectFile};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Behaviour, InputError, packet};
+use super::{Behaviour, InputError, map_setting, packet};
 
 /// The version of files that this program writes and reads.
 const SCHEMA: u32 = 1;
@@ -165,15 +165,12 @@ fn place_in(place: &str, object: &ObjectFile) -> anyhow::Result<Result<String, S
         (Some(map), Some(key)) => written_key(key, map).map(|key| format!("{name}[{key}]{offset}")),
         (Some(_), None) if offset.is_empty() => Ok(name.to_owned()),
         (None, None) if object.has_variable(name)? => Ok(format!("{name}{offset}")),
-        (Some(_) | None, _) => {
-            let names: Vec<&str> = maps.iter().map(|map| &*map.name).collect();
-            Err(format!(
-                "there is no map or variable {name} in {} for it\n  Its maps: {}. Name MAP[KEY], VARIABLE, or a table \
-                 for its number of entries",
-                object.path().display(),
-                names.join(", ")
-            ))
-        }
+        (Some(_) | None, _) => Err(format!(
+            "there is no map or variable {name} in {} for it\n  {}. Name MAP[KEY], VARIABLE, or a table for its number of \
+             entries",
+            object.path().display(),
+            map_setting::names(&maps)
+        )),
     })
 }
 

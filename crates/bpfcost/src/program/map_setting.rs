@@ -2,12 +2,21 @@
 
 use std::path::Path;
 
-use bpfcost_bpf::program::{MapContents, ObjectFile};
+use bpfcost_bpf::program::{MapContents, MapEntry, ObjectFile};
 
 use super::{InputError, map_file::Syntax, packet};
 
 /// What stands between a map's name and its size.
 const SIZE: &str = ":max_entries";
+
+/// Names the maps of an object, for errors.
+pub(super) fn names(maps: &[MapEntry]) -> String {
+    let names: Vec<&str> = maps.iter().map(|map| &*map.name).collect();
+    match names.as_slice() {
+        [] => "It has no maps".to_owned(),
+        names => format!("Its maps: {}", names.join(", ")),
+    }
+}
 
 /// What these words say of the maps of an object.
 pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapContents>> {
@@ -22,16 +31,12 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapCont
             None => (name, false),
         };
         let all = object.maps()?;
-        let names: Vec<&str> = all.iter().map(|map| &*map.name).collect();
-        let others = match names.as_slice() {
-            [] => "It has none".to_owned(),
-            names => format!("Its maps: {}", names.join(", ")),
-        };
         let map = all.iter().find(|map| map.name == name);
         let map = map.ok_or_else(|| {
             wrong(format!(
-                "there is no map {name} in {}\n  {others}",
+                "there is no map {name} in {}\n  {}",
                 object.path().display(),
+                names(&all)
             ))
         })?;
         let place = settings.iter().position(|one| one.name == name);

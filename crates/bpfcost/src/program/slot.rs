@@ -16,11 +16,14 @@ pub fn slots(words: &[String], objects: &[ObjectFile]) -> anyhow::Result<Vec<Pro
             let arrays = maps.iter().filter(|map| map.is_program_array);
             let names: Vec<&str> = arrays.map(|map| &*map.name).collect();
             if !names.contains(&slot.map.as_str()) {
+                let others = match names.as_slice() {
+                    [] => "It has no program arrays".to_owned(),
+                    names => format!("Its program arrays: {}", names.join(", ")),
+                };
                 return Err(wrong(format!(
-                    "there is no program array {} in {}\n  It has these: {}",
+                    "there is no program array {} in {}\n  {others}",
                     slot.map,
                     object.path().display(),
-                    names.join(", ")
                 ))
                 .into());
             }

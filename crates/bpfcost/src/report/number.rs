@@ -9,6 +9,8 @@ pub const MISSING: &str = "–";
 pub const HOLD: char = '\u{A0}';
 /// More decimals than this are below any clock's precision for an operation.
 const MOST_DECIMALS: usize = 2;
+/// The same of counts, of which one in a batch of a million operations may be told from none.
+const MOST_COUNTED_DECIMALS: usize = 6;
 
 /// Decimals at which `width` (a half-width, or a bracket) keeps two significant digits.
 pub fn decimals(width: f64) -> usize {
@@ -42,6 +44,18 @@ pub fn counted_decimals(value: f64) -> usize {
         hundredths if hundredths % 10.0 == 0.0 => 1,
         _ => 2,
     }
+}
+
+/// Two counts, with as many decimals as tell them apart.
+pub fn apart(ends: [f64; 2]) -> [String; 2] {
+    let least = ends.map(counted_decimals).into_iter().max().unwrap_or(0);
+    let most = MOST_COUNTED_DECIMALS;
+    let texts = |decimals| ends.map(|end| fixed(end, decimals));
+    let differ = |decimals: &usize| {
+        let [low, high] = texts(*decimals);
+        low != high
+    };
+    texts((least..most).find(differ).unwrap_or(most))
 }
 
 /// `value` with a fixed number of decimals, digits in threes, a true minus sign.
@@ -273,6 +287,17 @@ mod tests {
         assert_eq!(fixed(f64::NAN, 2), MISSING);
         assert_eq!(fixed(f64::INFINITY, 2), MISSING);
         assert_eq!(fixed(1e300, 2), "1.00e300");
+    }
+
+    #[test]
+    fn counts_that_differ_look_different() {
+        let texts = |ends| apart(ends).join(" ");
+        assert_eq!(texts([41.0, 43.0]), "41 43");
+        assert_eq!(texts([41.0, 41.5]), "41.0 41.5");
+        assert_eq!(texts([41.000_4, 41.002]), "41.000 41.002");
+        assert_eq!(texts([41.0, 41.000_001]), "41.000000 41.000001");
+        // No more than a batch can tell apart.
+        assert_eq!(texts([41.0, 41.000_000_1]), "41.000000 41.000000");
     }
 
     #[test]

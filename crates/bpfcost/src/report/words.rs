@@ -1,5 +1,7 @@
 //! The texts that all views share: verdicts, notes, captions.
 
+use bpfcost_stats::REPEATS;
+
 use crate::{
     experiment::{Role, Unit},
     measure::Stop,
@@ -86,7 +88,7 @@ pub fn same_in_loads(case: &CaseRecord) -> bool {
 pub fn range(case: &CaseRecord) -> Option<String> {
     let loads = case.raw.as_ref()?.loads;
     let [low, high] = loads.filter(|[low, high]| high - low > record::recorded_rounding(case))?;
-    let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
+    let [low, high] = number::apart([low, high]);
     Some(format!("{low}–{high}"))
 }
 
@@ -134,7 +136,11 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let counted = record.unit.is_counted();
     let modes = (raw.modes.len() > 1).then(|| modes(raw));
     let state = (raw.repeats == Some(0)).then(|| {
-        let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
+        if raw.trials < REPEATS {
+            let trials = number::plural(raw.trials, "trial");
+            return format!("{trials}: too few to agree on a count");
+        }
+        let [low, high] = number::apart([raw.min, raw.max]);
         format!("depends on state: trials range from {low} to {high}")
     });
     let disturbed = (record.has_undisturbed() && case.undisturbed.is_none()).then(|| {

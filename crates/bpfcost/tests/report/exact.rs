@@ -30,6 +30,25 @@ fn markdown() {
 }
 
 #[test]
+fn trials_that_do_not_agree() {
+    let mut record = sample_exact::old();
+    let raw = record.cases[0].raw.as_mut().unwrap();
+    (raw.repeats, raw.trials) = (Some(0), 9);
+    (raw.min, raw.max) = (41.0, 41.004);
+    let table = views::table(&record, Style::default());
+    assert!(
+        words(&table).contains("trials range from 41.000 to 41.004"),
+        "{table}"
+    );
+    record.cases[0].raw.as_mut().unwrap().trials = 2;
+    let table = views::table(&record, Style::default());
+    assert!(
+        words(&table).contains("2 trials: too few to agree"),
+        "{table}"
+    );
+}
+
+#[test]
 fn comparison() {
     let mut changes = sample_changes::changes();
     for change in &mut changes.cases {

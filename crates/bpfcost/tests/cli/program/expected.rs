@@ -124,6 +124,19 @@ fn changes_of_maps_can_be_expected() {
     ] {
         tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
     }
+    // An object without maps.
+    compile(&tool, "plain", SOURCE);
+    for (line, says) in [
+        (
+            "--expect foo[1]=+1",
+            "It has no maps. Name MAP[KEY], VARIABLE, or",
+        ),
+        ("--map foo=x.json", "It has no maps"),
+        ("--also foo[0]=passes", "It has no program arrays"),
+    ] {
+        let line = format!("program plain.bpf.o --program passes {line}");
+        tool.refuses(&line, 2, &["foo", says]);
+    }
 }
 
 /// What was recorded of a program holds for it, and not for one that does something else.
