@@ -3,8 +3,8 @@
  * Drivers that time a person's own program, which takes the place of program_target: user space
  * puts its instructions there before it loads a driver.
  *
- * In the number: the program, its call, the comparison of the code that it returns, what undoes it
- * (program_restore), and what timing.bpf.h names. The floor is the same driver with a program that
+ * In the number: the program, its call, the comparison of the code that it returns, the addition that
+ * counts it, what undoes it (program_restore), and what timing.bpf.h names. The floor is the same driver with a program that
  * returns the same code and does nothing else. Not in the number: what the kernel does before and
  * after the program where it is attached.
  */
@@ -60,7 +60,8 @@ struct {
 __u64 program_turn; /* the packet of the run under way */
 __u64 program_rounds; /* how often it was the first one's turn again */
 __u64 program_code; /* what the run under way must return: each, where none take turns */
-__u64 program_wrong; /* runs that returned something else */
+__u64 program_runs; /* of the program, or of what the floor has in its place: those that returned */
+__u64 program_wrong; /* of these, how many returned something else */
 __u64 program_wrong_code; /* what the last of them returned */
 __u64 program_wrong_turn; /* and its packet */
 __u64 program_resets; /* in a batch that does each twice */
@@ -70,9 +71,10 @@ struct program_state program_start; /* before the batch */
 struct program_state program_now; /* between two runs */
 struct program_state program_left; /* after the batch */
 
-/* The code as it is: it differs from the expected one in a faulty run alone. */
+/* Counts a run, by one addition, and compares its code, which differs from the expected one in a faulty run alone. */
 static __always_inline int program_check(__u32 code)
 {
+	program_runs++;
 	if (code != (__u32)program_code) {
 		program_wrong++;
 		program_wrong_code = code;

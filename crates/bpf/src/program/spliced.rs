@@ -48,7 +48,9 @@ pub enum Body {
 pub struct Ran {
     /// Its times, the packet that its last run left among them.
     pub seen: Observation,
-    /// Runs that returned another code than they should.
+    /// Runs that the driver counted.
+    pub runs: u64,
+    /// Those that returned another code than they should.
     pub wrong: u64,
     /// What the last of them returned.
     pub wrong_code: u32,
@@ -227,6 +229,7 @@ impl Spliced {
         object.set_bytes("program_packet", packet)?;
         object.set_variable("program_length", packet.len() as u64)?;
         object.set_variable("program_code", u64::from(code))?;
+        object.set_variable("program_runs", 0)?;
         object.set_variable("program_wrong", 0)?;
         object.set_variable("program_resets", 0)?;
         object.set_variable("program_turn", 0)?;
@@ -258,6 +261,7 @@ impl Spliced {
         };
         Ok(Ran {
             seen,
+            runs: object.variable("program_runs")?,
             wrong: object.variable("program_wrong")?,
             wrong_code: object.variable("program_wrong_code")? as u32,
             wrong_turn: object.variable("program_wrong_turn")? as u32,

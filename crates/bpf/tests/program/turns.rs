@@ -45,7 +45,7 @@ fn batch(each: &[Prepared], ops: u64, resets: u64, extra: [u32; 3]) -> Ran {
     };
     let (packet, code) = inputs[0];
     let ran = looped.batch(&request, packet, code).expect("it runs");
-    assert_eq!(ran.seen.ops, ops);
+    assert_eq!((ran.seen.ops, ran.runs), (ops, ops));
     assert_eq!(ran.rounds, (ops - 1) / each.len() as u64);
     ran
 }

@@ -42,7 +42,16 @@ pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Proble
         "runs of a window made more tail calls than the kernel allows (33): the program makes more of them in some runs than in \
          its first",
     );
+    let runs = || {
+        differs(
+            "runs of the program",
+            ops,
+            ran.runs,
+            "the loop does not run the program as often as it says",
+        )
+    };
     tail_calls
+        .or_else(runs)
         .or_else(|| turns(&expected.turns, ran, ops))
         .or_else(|| codes(expected, ran, ops))
         .or_else(|| packet_diff::problem("the last run", &expected.output, &ran.seen.output))
@@ -118,6 +127,7 @@ mod tests {
         };
         let right = Ran {
             seen: proved(1000, 1, vec![1; 60]),
+            runs: 1000,
             wrong: 0,
             wrong_code: 0,
             wrong_turn: 0,
@@ -133,6 +143,15 @@ mod tests {
         };
         assert_eq!(name(|_| ()), None);
         assert_eq!(name(|ran| ran.wrong = 1).as_deref(), Some("return codes"));
+        // The batch says 1000 operations all the same.
+        for runs in [999, 1001] {
+            let ran = Ran {
+                runs,
+                ..right.clone()
+            };
+            let check = problem(&expected, &ran, 1000).map(|problem| problem.check);
+            assert_eq!(check.as_deref(), Some("runs of the program"));
+        }
         assert_eq!(
             name(|ran| ran.fallen = 1).as_deref(),
             Some("tail calls that the kernel did not make")
@@ -162,6 +181,7 @@ mod tests {
         };
         let ran = Ran {
             seen: proved(1000, 1, Vec::new()),
+            runs: 1000,
             wrong: 7,
             wrong_code: 1,
             wrong_turn: 1,
