@@ -3,7 +3,10 @@
 use std::{io, panic, thread};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::{
+    thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
 
 use crate::error::{Result, cpu_number, failed};
 
@@ -75,6 +78,46 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> 
 /// The CPU on which the caller runs just now.
 pub fn current_cpu() -> u32 {
     sched_getcpu() as u32
+}
+
+/// Work of the calling thread as the thread itself sees it: from before it to after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutsideTime {
+    /// Nanoseconds that passed (`CLOCK_MONOTONIC`).
+    pub elapsed_ns: u64,
+    /// Nanoseconds in which the thread ran (`CLOCK_THREAD_CPUTIME_ID`).
+    pub cpu_ns: u64,
+    /// How often the thread waited for something.
+    pub waits: u64,
+}
+
+/// By what share the rates of the kernel's clocks may differ: NTP slews `CLOCK_MONOTONIC` by half of it, and not the CPU
+/// time counter.
+const CLOCKS_APART: f64 = 1e-3;
+
+impl OutsideTime {
+    /// Whether what lasted so long by a clock of the kernel can have been a part of it.
+    pub fn holds(&self, inside_ns: u64) -> bool {
+        inside_ns as f64 <= self.elapsed_ns as f64 * (1.0 + CLOCKS_APART)
+    }
+}
+
+/// Does work, and times it from outside.
+pub(crate) fn outside<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, OutsideTime)> {
+    let now = |clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+    };
+    let waits_before = waits()?;
+    let start = [ClockId::Monotonic, ClockId::ThreadCPUTime].map(now);
+    let result = work()?;
+    let [cpu_ns, elapsed_ns] = [ClockId::ThreadCPUTime, ClockId::Monotonic].map(now);
+    let time = OutsideTime {
+        elapsed_ns: elapsed_ns.saturating_sub(start[0]),
+        cpu_ns: cpu_ns.saturating_sub(start[1]),
+        waits: waits()? - waits_before,
+    };
+    Ok((result, time))
 }
 
 /// How often the calling thread has given up its CPU to wait for something.

@@ -47,7 +47,9 @@ pub mod timing;
 pub mod unwind;
 
 pub use attachments::{Attachment, links, perf_events};
-pub use cpu::{CpuPin, allowed_cpus, current_cpu, preemptions, real_time, time_counter};
+pub use cpu::{
+    CpuPin, OutsideTime, allowed_cpus, current_cpu, preemptions, real_time, time_counter,
+};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{

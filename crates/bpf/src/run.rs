@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::{
-    cpu::{self, CpuPin, current_cpu},
+    cpu::{self, CpuPin, OutsideTime, current_cpu},
     error::{Result, failed},
 };
 
@@ -62,8 +62,8 @@ pub struct TestRun {
     pub code: u32,
     /// The packet or the context that it left.
     pub output: Vec<u8>,
-    /// How often the calling thread waited for something meanwhile.
-    pub waits: u64,
+    /// What the calling thread saw of it.
+    pub outside: OutsideTime,
 }
 
 /// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one), or on what it
@@ -101,23 +101,24 @@ pub(crate) fn on_cpu_while(
         // With more, the kernel rebuilds the XDP dispatcher before and after.
         options.repeat = 1;
     }
-    let waits_before = cpu::waits()?;
-    while again()? {
-        if program.takes_context {
-            output.copy_from_slice(packet);
-        } else if !packet.is_empty() {
-            options.data_size_out = (packet.len() + ADDED_BYTES) as u32;
+    let ((), outside) = cpu::outside(|| {
+        while again()? {
+            if program.takes_context {
+                output.copy_from_slice(packet);
+            } else if !packet.is_empty() {
+                options.data_size_out = (packet.len() + ADDED_BYTES) as u32;
+            }
+            // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
+            let failure =
+                unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
+            if failure < 0 {
+                let answer = libbpf_rs::Error::from_raw_os_error(-failure);
+                let what = format!("{} on CPU {cpu}", program.name);
+                return Err(failed(what, "running it")(answer));
+            }
         }
-        // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
-        let failure =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
-        if failure < 0 {
-            let answer = libbpf_rs::Error::from_raw_os_error(-failure);
-            let what = format!("{} on CPU {cpu}", program.name);
-            return Err(failed(what, "running it")(answer));
-        }
-    }
-    let waits = cpu::waits()? - waits_before;
+        Ok(())
+    })?;
     if !program.takes_context {
         // SAFETY: a run that did not fail has written as many bytes of the room as it says; with no packet, none.
         unsafe { output.set_len(options.data_size_out as usize) };
@@ -125,6 +126,6 @@ pub(crate) fn on_cpu_while(
     Ok(TestRun {
         code: options.retval,
         output,
-        waits,
+        outside,
     })
 }

@@ -23,7 +23,7 @@ use std::{
 };
 
 use crate::{
-    cpu::{self, CpuPin},
+    cpu::{self, CpuPin, OutsideTime},
     error::{Error, Result, cpu_number, failed},
     feature::Feature,
     run::{self, SharedProgram, TestRun},
@@ -162,9 +162,9 @@ pub struct Observation {
     /// Timer ticks of the machine meanwhile. On a machine with one CPU, a batch without one was not
     /// interrupted by its timer.
     pub ticks: u64,
-    /// How often the thread that ran the batch gave up its CPU to wait for something. A batch never
-    /// waits: where this is not 0, the CPU may have been idle, and an emulated clock may have leapt.
-    pub waits: u64,
+    /// The batch as the thread that ran it saw it. A batch never waits: where the thread did, the CPU may have been idle,
+    /// and an emulated clock may have leapt.
+    pub outside: OutsideTime,
     /// The cost of a clock read between two slices, in nanoseconds; it is subtracted from all values. 0 where it is not
     /// known.
     pub clock_ns: u64,
@@ -193,7 +193,7 @@ impl Observation {
             together: sample.together == 1,
             cpu_counter: sample.cpu_counter == 1,
             ticks: sample.ticks,
-            waits: ran.waits,
+            outside: ran.outside,
             clock_ns: cost_ns.unwrap_or(0),
             slices: cost_ns.map_or(Vec::new(), of),
             edges: sample.edges.len() as u64,
@@ -203,6 +203,17 @@ impl Observation {
         }
     }
 
+    /// Nanoseconds by the clock of the programs, its readings between slices included.
+    pub fn inside_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Whether the batch lasted no longer by the clock of the programs than from outside: it is a part of what was
+    /// timed there.
+    pub fn fits_outside(&self) -> bool {
+        self.outside.holds(self.inside_ns())
+    }
+
     /// Nanoseconds per body, over the bodies that ran.
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed_ns() / self.ops.max(1) as f64
@@ -210,8 +221,7 @@ impl Observation {
 
     /// Nanoseconds from the first body to the last, without the clock reads between slices.
     pub fn elapsed_ns(&self) -> f64 {
-        let elapsed_ns = self.end_ns.saturating_sub(self.start_ns);
-        without_reads(elapsed_ns, self.edges * self.clock_ns)
+        without_reads(self.inside_ns(), self.edges * self.clock_ns)
     }
 }
 
@@ -372,12 +382,11 @@ pub(crate) fn batch_by<A: Area>(
     if request.after_tick {
         wait_for_tick();
     }
-    let waits_before = cpu::waits()?;
-    event()?;
+    let ((), outside) = cpu::outside(event)?;
     let ran = TestRun {
         code: 0,
         output: Vec::new(),
-        waits: cpu::waits()? - waits_before,
+        outside,
     };
     Ok(Observation::of(cpu, request.slice(), area.sample(cpu), ran))
 }

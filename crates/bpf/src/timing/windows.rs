@@ -113,6 +113,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::OutsideTime;
 
     #[test]
     fn windows_are_added_up() {
@@ -131,7 +132,7 @@ mod tests {
         let ran = || TestRun {
             code: 1,
             output: Vec::new(),
-            waits: 0,
+            outside: OutsideTime::default(),
         };
         let seen = windows.observation(0, ran());
         assert_eq!((seen.ops, seen.ticks, seen.together), (160, 5, true));

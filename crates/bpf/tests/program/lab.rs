@@ -131,7 +131,8 @@ impl Prepared {
         let ran = spliced
             .batch(&request, &self.packet, code)
             .expect("it runs");
-        assert_eq!(ran.seen.ops, ops);
+        assert_eq!((ran.seen.ops, ran.runs), (ops, ops));
+        assert!(ran.seen.fits_outside(), "{:?}", ran.seen);
         ran
     }
 

@@ -50,6 +50,7 @@ pub(super) fn problem(cpus: &[u32], seen: &[Observation], ops: u64) -> Option<Pr
         together(seen.cpu, seen.together)
             .or_else(|| operations(ops, seen.ops))
             .or_else(|| clock(seen.start_ns, seen.end_ns))
+            .or_else(|| outside(seen))
             .or_else(|| {
                 differs(
                     "slices in order",
@@ -89,6 +90,17 @@ fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
     })
 }
 
+/// Whether the batch fits into what was timed around it. That it lasts longer there shows nothing: the thread may have
+/// lost its CPU before and after.
+fn outside(seen: &Observation) -> Option<Problem> {
+    (!seen.fits_outside()).then(|| Problem {
+        check: "time from outside".into(),
+        expected: format!("at most {} ns", seen.outside.elapsed_ns),
+        got: format!("{} ns", seen.inside_ns()),
+        detail: "the batch took longer by the clock of its program than by that of user space (CLOCK_MONOTONIC)".into(),
+    })
+}
+
 /// The trial that a proved batch came to.
 pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
     let mut trial = Trial {
@@ -96,7 +108,11 @@ pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
         ops: batch.0,
         elapsed_ns: seen.iter().map(Observation::elapsed_ns).fold(0.0, f64::max),
         ticks: seen.iter().map(|seen| seen.ticks).max().unwrap_or(0),
-        waits: seen.iter().map(|seen| seen.waits).max().unwrap_or(0),
+        waits: seen
+            .iter()
+            .map(|seen| seen.outside.waits)
+            .max()
+            .unwrap_or(0),
         secondary: BTreeMap::new(),
         slices: slices(seen),
         ..Trial::default()
@@ -149,6 +165,8 @@ pub(super) fn mix(mut seed: u64) -> u64 {
 /// A batch that proves itself, for tests of what must be noticed.
 #[cfg(test)]
 pub(super) fn proved(ops: u64, code: u32, output: Vec<u8>) -> Observation {
+    use bpfcost_bpf::OutsideTime;
+
     Observation {
         cpu: 0,
         start_ns: 10,
@@ -157,7 +175,11 @@ pub(super) fn proved(ops: u64, code: u32, output: Vec<u8>) -> Observation {
         together: true,
         cpu_counter: false,
         ticks: 0,
-        waits: 0,
+        outside: OutsideTime {
+            elapsed_ns: 10,
+            cpu_ns: 10,
+            waits: 0,
+        },
         clock_ns: 0,
         slices: Vec::new(),
         edges: 0,

@@ -243,6 +243,9 @@ mod tests {
         assert_eq!(name(&with(|seen| seen.ops = 15)), "operations");
         assert_eq!(name(&with(|seen| seen.code = 1)), "return code");
         assert_eq!(name(&with(|seen| seen.end_ns = 10)), "clock");
+        // A nanosecond more than around it.
+        let too_long = with(|seen| seen.end_ns += 1);
+        assert_eq!(name(&too_long), "time from outside");
         let in_order = with(|seen| seen.edges_in_order = false);
         assert_eq!(name(&in_order), "slices in order");
     }

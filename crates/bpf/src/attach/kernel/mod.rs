@@ -128,12 +128,19 @@ impl Events for KernelDriver {
                 "the clock went back between slices of the batch".to_owned(),
             ));
         }
+        if !seen.fits_outside() {
+            return Err(Error::Refused(format!(
+                "the batch lasted {} ns by the clock of its program, and {} ns from outside",
+                seen.inside_ns(),
+                seen.outside.elapsed_ns
+            )));
+        }
         Ok(BatchResult {
             events: seen.ops,
             made: seen.ops,
             elapsed_ns: seen.elapsed_ns(),
             ticks: seen.ticks,
-            waits: seen.waits,
+            waits: seen.outside.waits,
             slices: seen.slices,
         })
     }
