@@ -50,7 +50,7 @@ struct walk {
 	__u64 spare; /* its free node of the arena's table; 0 for none */
 	__u64 done; /* operations that ended as they should */
 	__u64 failed; /* the others */
-	__u64 sum; /* of the values read, or else of the keys */
+	__u64 sum; /* of the values read, or else of the indexes; of a floor with a key, of the keys */
 	__u64 value[VALUE_WORDS]; /* the value that it writes */
 } __attribute__((aligned(128)));
 
@@ -472,18 +472,28 @@ OVER_RANGE(arena_fill,
 			arena_put(this_walk(), range_first + turn + 1, range_first + turn), 0))
 OVER_RANGE(arena_check, arena_check_one(in_range(turn)))
 
-/* Floors: nothing but what goes with every operation, without a key, with its index, with it. */
+/*
+ * Floors: nothing but what goes with every operation, without a key, with its index, with it. What is summed is read
+ * from where a helper would read it, on the stack, or nothing would show that it is there.
+ */
 static __always_inline int floor(_Bool indexed, _Bool keyed)
 {
 	struct walk *walk = this_walk();
 	__u32 index = indexed ? next_index(walk) : 0;
 	struct key key = key_of(index);
+	__u64 sum = 0;
 
 	if (keyed)
-		asm volatile("" : : "r"(&key) : "memory");
+		asm volatile("%[sum] = *(u32 *)(%[key] + 4)" /* its data */
+			     : [sum] "=r"(sum)
+			     : [key] "r"(&key)
+			     : "memory");
 	else if (indexed)
-		asm volatile("" : : "r"(&index) : "memory");
-	return count_result(walk, 1, index);
+		asm volatile("%[sum] = *(u32 *)(%[index] + 0)"
+			     : [sum] "=r"(sum)
+			     : [index] "r"(&index)
+			     : "memory");
+	return count_result(walk, 1, sum);
 }
 
 TIMED(floor_none, floor(0, 0))
@@ -527,5 +537,7 @@ static __always_inline int wrong_look_nowhere(_Bool keyed)
 	return count_result(walk, 1, keyed ? next_index(walk) : 0);
 }
 
+/* A floor without its key. */
+TIMED(wrong_floor_key, floor(1, 0))
 TIMED(wrong_bloom_hit, wrong_look_nowhere(1))
 TASK_TIMED(wrong_task_miss, wrong_look_nowhere(0))

@@ -104,6 +104,13 @@ fn a_lookup_of_another_key_is_caught() {
 }
 
 #[test]
+fn a_floor_without_its_key_is_caught() {
+    if let Some(problem) = problem("floor/key") {
+        assert_eq!(problem.check, "sum of values");
+    }
+}
+
+#[test]
 fn a_write_that_did_not_take_place_is_caught() {
     if let Some(problem) = problem("hash-1k-16B/write") {
         assert_eq!(problem.check, "sum of values");

@@ -234,6 +234,7 @@ impl Tables {
             (_, Operation::None) | (Class::Bloom, Miss) => 0,
             (Class::Storage, Miss | InsertDelete) => 0,
             (Class::Bloom, Hit) => indexes.sum(),
+            (_, Operation::Key) => indexes.map(key_of).sum(),
             (_, Hit) => {
                 let values = self.values.get(work.kind.0);
                 let values = values.and_then(|values| values.get(at).or(values.first()));
@@ -347,6 +348,11 @@ fn own_key(slot: u64) -> u64 {
 /// The initial first word of a resident value.
 fn value_of(index: u64) -> u64 {
     (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The key of an index, as `map.bpf.c` makes it.
+fn key_of(index: u64) -> u64 {
+    u64::from((index as u32).wrapping_mul(0x9e37_79b1))
 }
 
 /// One CPU's way through the keys.

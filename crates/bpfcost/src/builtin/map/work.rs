@@ -216,6 +216,7 @@ impl MapCase {
             (true, "hash") => "wrong".to_owned(),
             (true, "bloom") => "wrong_bloom".to_owned(),
             (true, "task-storage") => "wrong_task".to_owned(),
+            (true, "floor") => "wrong_floor".to_owned(),
             _ => self.map(),
         };
         format!("{map}_{}", self.operation.name().replace('-', "_"))
