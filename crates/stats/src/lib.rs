@@ -18,6 +18,7 @@ pub struct Readme;
 pub mod additive;
 pub mod asymmetric;
 pub mod count;
+pub mod dependence;
 pub mod estimate;
 pub mod halves;
 pub mod holm;

@@ -1,5 +1,6 @@
 //! `bpfcost self-test`: known costs, A/A runs, the clock, and `compare` between sessions in which nothing changed.
 
+mod batches;
 mod checks;
 mod clock;
 mod ladder;
@@ -11,7 +12,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use self::{clock::ClockReading, ladder::LadderReading, twins::EXPERIMENT};
+use self::{
+    batches::{BatchReading, SliceReading},
+    clock::ClockReading,
+    ladder::LadderReading,
+    twins::EXPERIMENT,
+};
 use super::{
     exit::Exit,
     interrupt,
@@ -52,6 +58,8 @@ pub(super) struct Args {
 struct Observed {
     ladder: Vec<LadderReading>,
     clock: Vec<ClockReading>,
+    batches: Vec<BatchReading>,
+    slices: Vec<SliceReading>,
     /// The records of A/A runs.
     sessions: Vec<Record>,
 }
@@ -91,6 +99,7 @@ fn observe(args: &Args, host: &Host, interrupted: &AtomicBool) -> Result<Option<
     });
     let seed = args.seed.unwrap_or_else(session::draw_seed);
     let ladder = ladder::read(cpu)?;
+    let (batches, slices) = (batches::read(cpu)?, batches::read_slices(cpu)?);
     let history = SessionHistory::of_user();
     if history.is_none() {
         note!("this user has no home folder, so the runs are not kept for later comparisons");
@@ -115,6 +124,8 @@ fn observe(args: &Args, host: &Host, interrupted: &AtomicBool) -> Result<Option<
     Ok(Some(Observed {
         ladder,
         clock,
+        batches,
+        slices,
         sessions,
     }))
 }

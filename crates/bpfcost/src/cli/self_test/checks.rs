@@ -3,13 +3,22 @@
 
 use std::fmt;
 
-use bpfcost_stats::session_spread::SessionSpreads;
+use bpfcost_stats::{
+    dependence::{neighbour_ratio, resemblance_p},
+    sample::{Sample, epoch_medians, median},
+    session_spread::SessionSpreads,
+};
 
-use super::{Observed, clock, ladder::LadderReading};
+use super::{
+    Observed,
+    batches::{BatchReading, SliceReading},
+    clock,
+    ladder::LadderReading,
+};
 use crate::{
     record::{
-        self, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading, Record,
-        VerdictRecord, case_levels,
+        self, CaseRecord, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading,
+        Record, VerdictRecord, case_levels,
     },
     report::number,
 };
@@ -20,6 +29,20 @@ const TOO_IMPROBABLE: f64 = 0.003;
 const ALARM_RATE: f64 = 0.05;
 /// How often a 95 % interval may miss.
 const MISS_RATE: f64 = 0.05;
+/// How far the middle of differences between a case and itself may lie from 0, in half-widths of its 95 % interval: the mean
+/// of its square, and its standard deviation. Of 6 to 20 epochs, and all kinds of noise that were simulated, these are the
+/// largest (docs/experiments/ladder.md).
+const SQUARED_DEPTH: f64 = 0.256;
+const SQUARED_DEPTH_SD: f64 = 0.45;
+/// The most that one interval counts for, so that no outlier decides.
+const MOST_DEPTH: f64 = 2.0;
+/// How many standard errors of the mean chance reaches: more than of a normal distribution, as cases of a run depend on each
+/// other.
+const DEPTH_ERRORS: f64 = 3.5;
+/// How far the time of a batch inside and outside may grow apart with its length.
+const BATCH_TOLERANCE: f64 = 0.05;
+/// By how much of a clock read the cost of an operation may depend on the length of its slice.
+const SLICE_TOLERANCE: f64 = 0.5;
 /// How far the ladder's cost per instruction may differ between its rungs.
 const LADDER_TOLERANCE: f64 = 0.15;
 /// Cycles of a multiplication on every CPU of the last fifteen years: what a cycle takes is read off the ladder.
@@ -57,8 +80,11 @@ pub(super) fn all(observed: &Observed) -> Result<Vec<Check>, CompareError> {
         ladder(&observed.ladder),
         floor(&observed.ladder),
         clock(observed),
+        batches(&observed.batches),
+        slices(&observed.slices),
         alarms(&observed.sessions),
         intervals(&observed.sessions),
+        epochs(&observed.sessions),
         compare(&observed.sessions)?,
         spread(&observed.sessions),
     ])
@@ -161,21 +187,135 @@ fn alarms(sessions: &[Record]) -> Check {
     }
 }
 
-/// Whether intervals are as wide as they should be: those of no difference hold none.
+/// Whether the time of a batch by its program is that which passes outside: what is added around it, by the thread's CPU
+/// time, must not grow with the batch. That time is without what other threads and the host take, within a batch too; and
+/// interrupts behind a batch add to it. So the longer batches count with their median, and the shorter ones with their upper
+/// quartile: noise hides a fault before it makes one up.
+fn batches(batches: &[BatchReading]) -> Check {
+    let too_long = batches
+        .iter()
+        .filter(|one| !one.outside.holds(one.inside_ns))
+        .count();
+    let growth = |value: fn(&BatchReading) -> f64, [short, long]: [f64; 2]| {
+        let of = |twice: bool, share: f64| {
+            let all = batches.iter().filter(|one| one.twice == twice).map(value);
+            Some(Sample::new(&all.collect::<Vec<f64>>())?.quantile(share))
+        };
+        Some(of(true, long)? - of(false, short)?)
+    };
+    let around = growth(
+        |one| one.outside.cpu_ns as f64 - one.inside_ns as f64,
+        [0.75, 0.5],
+    );
+    let inside = growth(|one| one.inside_ns as f64, [0.5, 0.5]);
+    let missing = around.zip(inside).map(|(around, inside)| around / inside);
+    let missing = missing.filter(|share| share.is_finite());
+    Check {
+        name: "batches",
+        passed: too_long == 0 && missing.is_some_and(|share| share <= BATCH_TOLERANCE),
+        found: match missing {
+            Some(share) => format!(
+                "{too_long} of {} took longer by the clock of their program than outside; of the time of twice the operations \
+                 the program's clock lacks {} of what the thread's shows, and may lack {}",
+                batches.len(),
+                number::percent(share.max(0.0)),
+                number::round_percent(BATCH_TOLERANCE)
+            ),
+            None => "too few batches, or twice the operations took no longer".to_owned(),
+        },
+    }
+}
+
+/// Whether the reads of the clock between slices are subtracted, from slices and from whole batches.
+fn slices(slices: &[SliceReading]) -> Check {
+    let excess = |value: fn(&SliceReading) -> f64| {
+        let reads = |one: &SliceReading| (value(one) - one.long_ns) * one.ops as f64 / one.read_ns;
+        median(&slices.iter().map(reads).collect::<Vec<f64>>())
+    };
+    let excess = excess(|one| one.slice_ns).zip(excess(|one| one.batch_ns));
+    let right = |reads: f64| reads.abs() <= SLICE_TOLERANCE;
+    Check {
+        name: "slices",
+        passed: slices.is_empty()
+            || excess.is_some_and(|(slice, batch)| right(slice) && right(batch)),
+        found: match excess {
+            Some((slice, batch)) => format!(
+                "short slices cost {slice:+.2} clock reads more than long ones, and the batches of them {batch:+.2}; \
+                 {SLICE_TOLERANCE} are allowed"
+            ),
+            None => "the loop of this kernel does not cut a batch".to_owned(),
+        },
+    }
+}
+
+/// Whether intervals are as wide as they should be: those of no difference hold none, and their middles lie as far from it
+/// as chance brings them.
 fn intervals(sessions: &[Record]) -> Check {
     let comparisons = || sessions.iter().flat_map(|session| &session.comparisons);
-    let all = || comparisons().filter_map(|one| one.relative_ci95);
-    let missed = all()
-        .filter(|[low, high]| *low > 0.0 || *high < 0.0)
-        .count();
-    let allowed = allowed(all().count(), MISS_RATE);
+    let depths: Vec<f64> = comparisons().filter_map(depth).collect();
+    let missed = depths.iter().filter(|depth| **depth > 1.0).count();
+    let allowed = allowed(depths.len(), MISS_RATE);
+    let squares = depths.iter().map(|depth| depth.min(MOST_DEPTH).powi(2));
+    let n = depths.len() as f64;
+    let mean = squares.sum::<f64>() / n;
+    let most = SQUARED_DEPTH + DEPTH_ERRORS * SQUARED_DEPTH_SD / n.sqrt();
     Check {
         name: "intervals",
-        passed: missed <= allowed,
+        passed: missed <= allowed && mean <= most,
         found: format!(
-            "{missed} of {} 95 % intervals of a case against itself exclude 0; chance allows {allowed}",
-            all().count()
+            "{missed} of {} 95 % intervals of a case against itself exclude 0; chance allows {allowed}; differences are \
+             {:.2} times as large as the intervals say, and by chance up to {:.2} times",
+            depths.len(),
+            (mean / SQUARED_DEPTH).sqrt(),
+            (most / SQUARED_DEPTH).sqrt()
         ),
+    }
+}
+
+/// How far 0 is from the middle of a comparison's interval, in half-widths on its side: more than 1 outside of it.
+fn depth(comparison: &ComparisonRecord) -> Option<f64> {
+    let [low, high] = comparison.relative_ci95?.map(f64::ln_1p);
+    let middle = comparison.relative.ln_1p();
+    let width = if middle > 0.0 {
+        middle - low
+    } else {
+        high - middle
+    };
+    match middle.abs() / width {
+        depth if depth.is_nan() => Some(0.0),
+        depth => Some(depth),
+    }
+}
+
+/// Whether epochs are independent, as intervals take them to be: of a case against itself, the difference in one epoch says
+/// nothing of that in the next.
+fn epochs(sessions: &[Record]) -> Check {
+    let of_session = |session: &Record| {
+        let case = |name: &str| session.cases.iter().find(|case| case.name == name);
+        let levels = |case: &CaseRecord| epoch_medians(&case.samples);
+        let ratio = |one: &ComparisonRecord| {
+            let (case, baseline) = (levels(case(&one.case)?), levels(case(&one.baseline)?));
+            let both = case.iter().zip(&baseline);
+            let differences: Vec<f64> = both.map(|(case, other)| (case / other).ln()).collect();
+            neighbour_ratio(&differences)
+        };
+        let ratios: Vec<f64> = session.comparisons.iter().filter_map(ratio).collect();
+        Some(Sample::new(&ratios)?.mean())
+    };
+    let ratios: Vec<f64> = sessions.iter().filter_map(of_session).collect();
+    let found = Sample::new(&ratios).zip(resemblance_p(&ratios));
+    Check {
+        name: "epochs",
+        // Few runs show nothing.
+        passed: found.as_ref().is_none_or(|(_, p)| *p > TOO_IMPROBABLE),
+        found: match found {
+            Some((ratios, p)) => format!(
+                "von Neumann's ratio of ranks is {:.2} over the epochs of a case against itself (2 if they are independent, less \
+                 if neighbours resemble each other): p is {p:.3}, and chance goes down to {TOO_IMPROBABLE}",
+                ratios.mean()
+            ),
+            None => "too few runs to tell whether epochs are independent".to_owned(),
+        },
     }
 }
 

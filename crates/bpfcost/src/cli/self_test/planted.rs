@@ -1,10 +1,13 @@
 //! Planted faults: a self-test must find each at least 19 times in 20, and pass a healthy machine as often.
 
+use bpfcost_bpf::OutsideTime;
 use rand::RngExt;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
 use super::{
-    Observed, RUNS, checks,
+    Observed, RUNS, THOROUGH_RUNS,
+    batches::{BatchReading, SliceReading},
+    checks,
     clock::ClockReading,
     ladder::{LadderReading, product},
 };
@@ -30,8 +33,10 @@ enum Fault {
     FloorOfZero,
     /// The floor holds 50 ns that are of something else.
     FloorTooHigh,
-    /// Intervals are three times too narrow.
-    Narrow,
+    /// Intervals are too narrow by so much.
+    Narrow(f64),
+    /// What an epoch brings resembles what the one before it brought, by this correlation.
+    Dependent(f64),
     /// A comparison is said to differ in 15 of 100, whatever its interval.
     LooseVerdicts,
     /// One operation in a thousand is not done.
@@ -42,10 +47,18 @@ enum Fault {
     SpreadTooSmall,
     /// The clock's rate drifts by 1 % over the self-test.
     DriftingClock,
+    /// Every batch takes this share of its time by the clock of its program.
+    BatchClock(f64),
+    /// Reads of the clock are not subtracted from slices.
+    ReadsInSlices,
+    /// They are not subtracted from batches.
+    ReadsInBatches,
 }
 
 struct Machine {
     fault: Fault,
+    /// A/A runs of a self-test.
+    runs: u32,
     rng: Pcg64Mcg,
 }
 
@@ -85,10 +98,10 @@ impl Machine {
             Fault::DriftingClock => 0.01,
             _ => 0.0,
         };
-        let readings = 0..=RUNS;
+        let readings = 0..=self.runs;
         let reading = |number: u32| {
             let s = 5.0 * f64::from(number);
-            let share = f64::from(number) / f64::from(RUNS);
+            let share = f64::from(number) / f64::from(self.runs);
             ClockReading {
                 // The rate rises in proportion to time; a reading is some microseconds late.
                 kernel_ns: 1e9 * s * (1.0 + drift * share / 2.0) + 1e4 * self.normal().abs(),
@@ -96,6 +109,52 @@ impl Machine {
             }
         };
         readings.map(reading).collect()
+    }
+
+    /// Batches of 5 and 10 ms, each with 20 µs around it and some interrupts; in half of them the thread lost its CPU behind
+    /// it for some milliseconds, and in one of ten the host took the CPU away for a tenth of the time.
+    fn batches(&mut self) -> Vec<BatchReading> {
+        let rate = match self.fault {
+            Fault::BatchClock(rate) => rate,
+            _ => 1.0,
+        };
+        let reading = |number: u32| {
+            let twice = number % 2 == 1;
+            let length_ns = if twice { 1e7 } else { 5e6 };
+            let stolen_ns = if self.rng.random::<f64>() < 0.1 {
+                length_ns / 10.0
+            } else {
+                0.0
+            };
+            let lost_ns = if self.rng.random() { 3e6 } else { 0.0 };
+            let inside_ns = length_ns * (1.0 + 0.05 * self.normal().abs()) + stolen_ns;
+            let around_ns = 2e4 + 2e4 * self.normal().abs();
+            BatchReading {
+                twice,
+                inside_ns: (inside_ns * rate) as u64,
+                outside: OutsideTime {
+                    elapsed_ns: (inside_ns + around_ns + lost_ns) as u64,
+                    cpu_ns: (inside_ns + around_ns - stolen_ns) as u64,
+                    waits: 0,
+                },
+            }
+        };
+        (0..40).map(reading).collect()
+    }
+
+    /// Operations of 12 ns, in slices of 8, between which the clock is read in 25 ns.
+    fn slices(&mut self) -> Vec<SliceReading> {
+        let read_ns = 25.0;
+        let reads = |is_left: bool| if is_left { read_ns / 8.0 } else { 0.0 };
+        let left = [Fault::ReadsInSlices, Fault::ReadsInBatches].map(|fault| self.fault == fault);
+        let reading = |_| SliceReading {
+            ops: 8,
+            slice_ns: 12.0 * (1.0 + 0.02 * self.normal()) + reads(left[0]),
+            batch_ns: 12.0 * (1.0 + 0.05 * self.normal().abs()) + reads(left[1]),
+            long_ns: 12.0,
+            read_ns,
+        };
+        (0..20).map(reading).collect()
     }
 
     /// An A/A run of loads that scatter by 1 % and trials that do by 2 %.
@@ -116,9 +175,17 @@ impl Machine {
         for _ in 0..CASES {
             let level = 50.0 * (apart * self.normal()).exp();
             for bias in [bias, 0.0] {
+                let mut luck: Option<f64> = None;
                 let median = |_| {
-                    let luck = 0.01 * self.normal() + 0.02 * 0.67 * self.normal();
-                    vec![level * (luck + placed * self.normal() + bias).exp()]
+                    let new = 0.01 * self.normal() + 0.02 * 0.67 * self.normal();
+                    let drawn = match (luck, self.fault) {
+                        (Some(last), Fault::Dependent(share)) => {
+                            share * last + (1.0 - share * share).sqrt() * new
+                        }
+                        _ => new,
+                    };
+                    luck = Some(drawn);
+                    vec![level * (drawn + placed * self.normal() + bias).exp()]
                 };
                 measured.cases.push(CaseData {
                     samples: (0..EPOCHS).map(median).collect(),
@@ -133,11 +200,11 @@ impl Machine {
             if self.fault == Fault::LooseVerdicts && one.p <= 0.15 {
                 one.verdict = VerdictRecord::Slower;
             }
-            if self.fault == Fault::Narrow {
+            if let Fault::Narrow(times) = self.fault {
                 let middle = one.relative;
                 one.relative_ci95 = one
                     .relative_ci95
-                    .map(|ends| ends.map(|end| middle + (end - middle) / 3.0));
+                    .map(|ends| ends.map(|end| middle + (end - middle) / times));
             }
         }
         if self.fault == Fault::SpreadTooSmall {
@@ -158,7 +225,9 @@ impl Machine {
         let observed = Observed {
             ladder: self.ladder(),
             clock: self.clock(),
-            sessions: (0..RUNS).map(|number| self.session(number)).collect(),
+            batches: self.batches(),
+            slices: self.slices(),
+            sessions: (0..self.runs).map(|number| self.session(number)).collect(),
         };
         let checks = checks::all(&observed).expect("its records can be compared");
         checks.iter().all(|check| check.passed)
@@ -186,10 +255,10 @@ fn plan() -> Plan {
 }
 
 /// The share of self-tests that pass.
-fn passed(fault: Fault) -> f64 {
+fn passed(fault: Fault, runs: u32) -> f64 {
     let passes = (0..SELF_TESTS).filter(|seed| {
         let rng = Pcg64Mcg::seed_from_u64(*seed);
-        Machine { fault, rng }.passes()
+        Machine { fault, runs, rng }.passes()
     });
     passes.count() as f64 / SELF_TESTS as f64
 }
@@ -198,7 +267,7 @@ fn passed(fault: Fault) -> f64 {
 fn a_healthy_machine_passes() {
     // Loads that scatter are no fault: the tool is to see them as noise.
     for fault in [Fault::Nothing, Fault::Placement] {
-        let passed = passed(fault);
+        let passed = passed(fault, RUNS);
         println!("{fault:?}: {passed}");
         assert!(passed >= 0.95, "{fault:?} passes in {passed}");
     }
@@ -210,15 +279,44 @@ fn planted_faults_are_found() {
         Fault::Bias,
         Fault::FloorOfZero,
         Fault::FloorTooHigh,
-        Fault::Narrow,
+        Fault::Narrow(3.0),
+        Fault::Narrow(1.7),
+        Fault::Dependent(0.5),
+        Fault::BatchClock(0.9),
+        Fault::BatchClock(1.1),
+        Fault::ReadsInSlices,
+        Fault::ReadsInBatches,
         Fault::LooseVerdicts,
         Fault::DroppedHit,
         Fault::SessionsApart,
         Fault::SpreadTooSmall,
         Fault::DriftingClock,
     ] {
-        let passed = passed(fault);
+        let passed = passed(fault, RUNS);
         println!("{fault:?}: {passed}");
         assert!(passed <= 0.05, "{fault:?} passes in {passed}");
+    }
+}
+
+/// Smaller ones, as docs/experiments/ladder.md has them.
+#[test]
+#[ignore = "prints a table: cargo test -p bpfcost --lib planted -- --ignored --nocapture"]
+fn how_often_small_faults_are_found() {
+    for fault in [
+        Fault::Nothing,
+        Fault::Placement,
+        Fault::Narrow(1.2),
+        Fault::Narrow(1.3),
+        Fault::Narrow(1.5),
+        Fault::Narrow(1.7),
+        Fault::Dependent(0.2),
+        Fault::Dependent(0.3),
+        Fault::Dependent(0.5),
+        Fault::BatchClock(0.97),
+        Fault::BatchClock(0.95),
+        Fault::BatchClock(0.93),
+    ] {
+        let [usual, thorough] = [RUNS, THOROUGH_RUNS].map(|runs| 1.0 - passed(fault, runs));
+        println!("{fault:?}: found in {usual:.2}, with --thorough in {thorough:.2}");
     }
 }
