@@ -17,6 +17,7 @@
 use std::fmt;
 
 use crate::estimate::hodges_lehmann;
+use crate::sample::median;
 use crate::totals::{Total, TotalRatio};
 use crate::undisturbed::Undisturbed;
 
@@ -75,36 +76,58 @@ impl CalmSlices {
     /// The slices of each epoch: `epochs[e][b]` has those of a batch in the order of time.
     #[must_use]
     pub fn by_epoch<B: AsRef<[f64]>>(epochs: &[Vec<B>], known: &Undisturbed) -> Vec<Self> {
-        let edge = 1.0 + f64::max(EDGE, EDGE_SCATTERS * known.blind);
         let usual = hodges_lehmann(&known.values).unwrap_or(f64::NAN);
         let of_epoch = |(epoch, batches): (usize, &Vec<B>)| {
             let own = known.values.get(epoch).filter(|value| value.is_finite());
             let level = own.copied().unwrap_or(usual);
-            let mut slices = CalmSlices::default();
-            for batch in batches {
-                slices.add(batch.as_ref(), level, edge);
-            }
-            slices
+            Self::new(batches, level, level, edge(known))
         };
         epochs.iter().enumerate().map(of_epoch).collect()
     }
 
-    fn add(&mut self, batch: &[f64], level: f64, edge: f64) {
-        for (index, slice) in batch.iter().enumerate() {
-            let slice = slice / level;
-            let around = around(batch, index) / level;
-            if !slice.is_finite() || !around.is_finite() {
-                continue;
-            }
-            if around > edge {
-                self.other.add(slice);
-                continue;
-            }
-            self.calm.add(slice);
-            if slice > edge {
-                self.long.add(slice);
+    /// The same of a reference. Slices of a few nanoseconds scatter so much that the undisturbed cost may lie above most of
+    /// them, and long ones would look shorter than they are; so they are multiples of the median of calm slices, if that
+    /// is lower.
+    #[must_use]
+    pub fn of_reference<B: AsRef<[f64]>>(epochs: &[Vec<B>], known: &Undisturbed) -> Vec<Self> {
+        let usual = hodges_lehmann(&known.values).unwrap_or(f64::NAN);
+        let edge = edge(known);
+        let of_epoch = |(epoch, batches): (usize, &Vec<B>)| {
+            let own = known.values.get(epoch).filter(|value| value.is_finite());
+            let level = own.copied().unwrap_or(usual);
+            let calm = batches.iter().flat_map(|batch| {
+                let batch = batch.as_ref();
+                let is_calm = move |index: &usize| around(batch, *index) <= level * edge;
+                let calm = (0..batch.len()).filter(is_calm);
+                calm.map(move |index| batch[index])
+            });
+            let middle = median(&calm.collect::<Vec<_>>()).unwrap_or(level);
+            Self::new(batches, level, level.min(middle), edge)
+        };
+        epochs.iter().enumerate().map(of_epoch).collect()
+    }
+
+    /// The slices of an epoch, as multiples of `unit`; calm ones are near `level`.
+    fn new<B: AsRef<[f64]>>(batches: &[B], level: f64, unit: f64, edge: f64) -> Self {
+        let mut slices = CalmSlices::default();
+        for batch in batches {
+            let batch = batch.as_ref();
+            for (index, slice) in batch.iter().enumerate() {
+                let (slice, around) = (slice / unit, around(batch, index) / level);
+                if !slice.is_finite() || !around.is_finite() {
+                    continue;
+                }
+                if around > edge {
+                    slices.other.add(slice);
+                    continue;
+                }
+                slices.calm.add(slice);
+                if slice > edge {
+                    slices.long.add(slice);
+                }
             }
         }
+        slices
     }
 
     /// The same of several cases together, epoch by epoch.
@@ -133,17 +156,16 @@ impl CalmSlices {
 
 impl fmt::Display for OwnWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |share: f64| match 100.0 * share {
-            small if small < 1.0 => format!("{small:.1}"),
-            percent => format!("{percent:.0}"),
+        let slices = |share: f64, times: f64| {
+            let decimals = usize::from(share < 0.01);
+            format!("{:.decimals$} % ({times:.1} times as long)", 100.0 * share)
         };
         write!(
             f,
-            "it does work of its own now and then: {} % of the slices take {:.1} times as long, and {} % of those of the \
-             floors and the anchor do",
-            percent(self.share),
-            self.times,
-            percent(self.reference_share),
+            "{} of its slices take longer, and {} of those of the floors and the anchor: it does work of its own now and \
+             then, or interruptions slow it more",
+            slices(self.share, self.times),
+            slices(self.reference_share, self.reference_times),
         )
     }
 }
@@ -163,6 +185,8 @@ pub struct OwnWork {
     pub reference_share: f64,
     /// How many times as long such slices take.
     pub times: f64,
+    /// The same of the references.
+    pub reference_times: f64,
 }
 
 impl OwnWork {
@@ -182,6 +206,7 @@ impl OwnWork {
             share: leads.share,
             reference_share: leads.reference_share,
             times: leads.times,
+            reference_times: leads.reference_times,
         })
     }
 }
@@ -194,6 +219,7 @@ struct Added {
     share: f64,
     reference_share: f64,
     times: f64,
+    reference_times: f64,
 }
 
 impl Added {
@@ -213,6 +239,7 @@ impl Added {
             share: case.long.count / case.calm.count,
             reference_share: references.long.count / references.calm.count,
             times: case.long.mean(),
+            reference_times: references.long.mean(),
         })
     }
 
@@ -239,6 +266,7 @@ impl Added {
             share,
             reference_share,
             times,
+            reference_times: references.other.mean(),
         })
     }
 }
@@ -250,6 +278,11 @@ impl Part {
             per: self.count,
         }
     }
+}
+
+/// How far above the undisturbed cost a calm slice's surroundings may be, as a multiple of it.
+fn edge(known: &Undisturbed) -> f64 {
+    1.0 + f64::max(EDGE, EDGE_SCATTERS * known.blind)
 }
 
 /// The median of the slices around one, NaN without any.

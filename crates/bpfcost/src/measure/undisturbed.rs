@@ -43,16 +43,17 @@ impl Measurements {
             .map(|index| data(index).undisturbed())
             .collect();
         let is_floor = |index: &usize| plan.cases[*index].role == Role::Floor;
-        let calm = |index: usize, known: &Undisturbed| {
-            CalmSlices::by_epoch(&data(index).by_epoch(&data(index).slices), known)
-        };
+        let slices = |index: usize| data(index).by_epoch(&data(index).slices);
         let floors = (0..plan.cases.len()).filter(|index| is_floor(index) && data(*index).live());
-        let floors = floors.filter_map(|index| Some(calm(index, alone[index].as_ref().ok()?)));
+        let floors = floors.filter_map(|index| {
+            let known = alone[index].as_ref().ok()?;
+            Some(CalmSlices::of_reference(&slices(index), known))
+        });
         let references: Vec<_> = floors.chain(self.calm_anchor()).collect();
         let references = CalmSlices::together(&references);
         let held = |(index, known): (usize, Result<Undisturbed, Unknown>)| match known {
             Ok(known) if !is_floor(&index) => {
-                let slices = calm(index, &known);
+                let slices = CalmSlices::by_epoch(&slices(index), &known);
                 known.held_against(&slices, &references)
             }
             other => other,
@@ -64,7 +65,7 @@ impl Measurements {
     fn calm_anchor(&self) -> Option<Vec<CalmSlices>> {
         let batches: Vec<_> = self.anchor.iter().map(|epoch| values(epoch)).collect();
         let known = undisturbed(&batches).ok()?;
-        Some(CalmSlices::by_epoch(&batches, &known))
+        Some(CalmSlices::of_reference(&batches, &known))
     }
 
     /// The epoch values of each case that lead: undisturbed, or those as found.

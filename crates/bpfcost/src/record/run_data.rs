@@ -443,6 +443,7 @@ impl From<Unknown> for NotUndisturbed {
                 share: own.share,
                 reference_share: own.reference_share,
                 times: own.times,
+                reference_times: own.reference_times,
             }),
             _ => None,
         };

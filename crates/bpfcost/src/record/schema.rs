@@ -277,6 +277,8 @@ pub struct OwnWorkRecord {
     pub reference_share: f64,
     /// How many times as long such slices take.
     pub times: f64,
+    /// The same of floors and the anchor.
+    pub reference_times: f64,
 }
 
 /// One of two values among which the epochs of a case fall.

@@ -272,7 +272,13 @@ impl Run {
         }
         let alone = slices.each_ref().map(|epochs| undisturbed(epochs).ok());
         let calm = |case: usize| Some(CalmSlices::by_epoch(&slices[case], alone[case].as_ref()?));
-        let references: Vec<_> = [2, 3].into_iter().filter_map(calm).collect();
+        let reference = |case: usize| {
+            Some(CalmSlices::of_reference(
+                &slices[case],
+                alone[case].as_ref()?,
+            ))
+        };
+        let references: Vec<_> = [2, 3].into_iter().filter_map(reference).collect();
         let references = CalmSlices::together(&references);
         let held = |case: usize| {
             let known = alone[case].clone().ok_or(Unknown::Scatter)?;

@@ -390,7 +390,7 @@ fn own_work_is_part_of_the_cost_and_named() {
     assert!((own.times - 2.0).abs() < 0.01, "{own:?}");
     let why = miss.not_undisturbed.clone().unwrap();
     assert!(
-        why.contains(" % of the slices take 2.0 times as long, and 0.0 % of those of the floors"),
+        why.contains(" % (2.0 times as long) of its slices take longer, and 0.0 % (1.0 times as long) of those"),
         "{why}"
     );
     // The mean of trials, not their median.
