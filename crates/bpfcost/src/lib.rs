@@ -22,6 +22,7 @@ pub mod report;
 pub mod restore;
 pub mod stack;
 pub mod target;
+pub mod text;
 mod top;
 pub mod workload;
 mod xdg;

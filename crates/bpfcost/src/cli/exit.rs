@@ -142,10 +142,11 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     (input && cause.source().is_none()).then_some(Exit::Usage)
 }
 
-/// The error and its causes as one text, none of them said twice.
+/// The error and its causes as one text, none of them said twice. Its further lines are indented, so that none
+/// of what others wrote passes for a message of its own.
 pub(super) fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain().map(|cause| indented(&cause.to_string())) {
         if text.contains(&cause) {
             continue;
         }
@@ -155,4 +156,13 @@ pub(super) fn sentence(error: &anyhow::Error) -> String {
         text += &cause;
     }
     text
+}
+
+fn indented(text: &str) -> String {
+    let further = || text.lines().skip(1).filter(|line| !line.is_empty());
+    if further().all(|line| line.starts_with("  ")) {
+        text.to_owned()
+    } else {
+        text.replace('\n', "\n  ")
+    }
 }

@@ -12,14 +12,13 @@ use std::{
 use anyhow::Result;
 use clap::Subcommand;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::{
     exit::Exit,
     format::ListFormat,
     interrupt,
-    output::{note, say},
+    output::{Bar, note, say},
 };
 use crate::{
     report::number::{bytes, plain_spaces},
@@ -108,7 +107,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 }
 
 fn show_addition(added: Result<Addition, Error>, view: &ProgressView) -> Result<()> {
-    view.bar.finish_and_clear();
+    view.bar.clear();
     match added? {
         Addition::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
         Addition::Already(kernel) => say!("{} is already there and up to date", words(&kernel)),
@@ -208,7 +207,7 @@ fn problem(kernel: &KernelEntry) -> Option<&str> {
 
 /// Work on a kernel, view on stderr: a spinner and a bar on a terminal, a line a step elsewhere.
 pub(super) struct ProgressView {
-    bar: ProgressBar,
+    bar: Bar,
     terminal: bool,
     interrupted: Arc<AtomicBool>,
 }
@@ -216,7 +215,7 @@ pub(super) struct ProgressView {
 impl ProgressView {
     pub(super) fn new() -> Result<Self> {
         Ok(ProgressView {
-            bar: bar(),
+            bar: Bar::new(WHOLE, DRAWN_HZ, "{spinner} {bar:20} {msg}"),
             terminal: stderr().is_terminal(),
             interrupted: interrupt::on_signal()?,
         })
@@ -228,27 +227,21 @@ const WHOLE: u64 = 1000;
 /// How often it shows that it is alive.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Draws on stderr, and nothing where that is no terminal.
-fn bar() -> ProgressBar {
-    // A wrong template is a mistake in this line, which the default then covers.
-    let style = ProgressStyle::with_template("{spinner} {bar:20} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(WHOLE).with_style(style)
-}
+/// How often it is drawn, in Hz.
+const DRAWN_HZ: u8 = 20;
 
 impl StepObserver for ProgressView {
     fn doing(&self, step: &str) {
         if self.terminal {
-            self.bar.set_message(step.to_owned());
-            self.bar.reset();
-            self.bar.enable_steady_tick(TICK);
+            self.bar.set_words(step);
+            self.bar.restart(TICK);
         } else {
             note!("{step}");
         }
     }
 
     fn progress(&self, share: f64) {
-        self.bar.set_position((share * WHOLE as f64) as u64);
+        self.bar.set_steps((share * WHOLE as f64) as u64);
     }
 
     fn notice(&self, text: &str) {

@@ -127,12 +127,12 @@ fn cases(name: &str, format: ListFormat) -> Result<()> {
     for (factor, meaning) in &described.factors {
         say!("  {factor}: {meaning}")?;
     }
-    let prose = described
-        .layout
-        .workload()
-        .map(|workload| text::block(&workload.prose));
+    let prose = described.layout.workload();
     let width = Style::for_stdout().width;
-    for paragraph in prose.iter().flat_map(|prose| prose.split("\n\n")) {
+    for paragraph in prose
+        .iter()
+        .flat_map(|workload| workload.prose.split("\n\n"))
+    {
         say!("\n{}", text::wrap(paragraph, width, ""))?;
     }
     say!(

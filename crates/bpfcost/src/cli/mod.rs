@@ -103,13 +103,15 @@ pub fn main() -> ExitCode {
                 );
                 return Exit::Usage.into();
             }
-            // clap writes help to stdout and mistakes to stderr, and 2 is its code too.
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Done.into()
-            };
+            if error.use_stderr() {
+                // Words are put on one line before clap's style goes, which would take theirs with it.
+                let text = output::words_on_one_line(&error.render().ansi().to_string());
+                output::note!("{}", anstream::adapter::strip_str(text.trim_end()));
+                return Exit::Usage.into();
+            }
+            // The help, or the version.
+            let shown = output::answer(format_args!("{}", error.render().ansi()));
+            return shown.map_or(Exit::Lacking, |()| Exit::Done).into();
         }
     };
     // Not in the processes that bpfcost starts itself.

@@ -6,9 +6,8 @@ use std::{
 };
 
 use bpfcost_stats::looks::first_look;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output::note;
+use super::output::{Bar, note};
 use crate::{
     measure::{Event, LONGEST_S, Plan},
     report::number::{duration, plural},
@@ -22,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// What a run shows of itself while it goes on.
 pub(super) struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     terminal: bool,
     begun: Instant,
     earlier_s: f64,
@@ -49,14 +48,10 @@ impl Progress {
     /// Of a run whose earlier parts took `earlier_s` seconds.
     pub(super) fn new(plan: &Plan, earlier_s: f64) -> Self {
         let seconds = plan.seconds.unwrap_or(LONGEST_S);
-        let bar = ProgressBar::with_draw_target(
-            Some(epochs_of(plan).map_or(seconds as u64, |epochs| epochs as u64)),
-            ProgressDrawTarget::stderr_with_hz(DRAWN_HZ),
-        );
-        // A wrong template is a mistake in this line, which the default then covers.
-        let style = ProgressStyle::with_template("{bar:30} {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style);
+        let steps = epochs_of(plan).map_or(seconds as u64, |epochs| epochs as u64);
+        let bar = Bar::new(steps, DRAWN_HZ, "{bar:30} {msg}");
+        // Until the first event: programs are loaded, servers start.
+        bar.set_words("loading …");
         let now = Instant::now();
         Progress {
             bar,
@@ -135,8 +130,8 @@ impl Progress {
         };
         if self.terminal {
             self.bar
-                .set_position(self.last.map_or(spent as u64, |_| self.epochs as u64));
-            self.bar.set_message(text);
+                .set_steps(self.last.map_or(spent as u64, |_| self.epochs as u64));
+            self.bar.set_words(&text);
         } else if self.spoken.elapsed() >= SILENCE {
             self.spoken = Instant::now();
             note!("{text}");
@@ -155,7 +150,7 @@ impl Progress {
 
     /// Clears the bar.
     pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
+        self.bar.clear();
     }
 }
 

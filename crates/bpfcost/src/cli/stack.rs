@@ -29,7 +29,7 @@ use self::{
 use super::{
     exit::{Exit, lacking, usage},
     interrupt,
-    output::note,
+    output::{Bar, note},
     parse,
 };
 use crate::{
@@ -40,6 +40,8 @@ use crate::{
 
 /// How long a look for reports takes.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often progress is drawn, in Hz.
+const DRAWN_HZ: u8 = 5;
 /// How often modules are looked for, and progress is shown.
 const TURN: Duration = Duration::from_millis(200);
 
@@ -118,6 +120,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     // Before anything is asked of the kernel: a signal from then on shows what there is, and is not lost.
     let ended = interrupt::on_signal()?;
     check(args)?;
+    let bar = Bar::new(0, DRAWN_HZ, "{msg}");
+    bar.set_words("reading the kernel's symbols …");
     let symbols = KernelSymbols::read()?;
     let events: Vec<StackEvent> = (args.events.iter())
         .map(|event| event_of(event, args.attach, &symbols))
@@ -128,11 +132,13 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             "a trampoline (fentry) takes one function\n  Name one, or attach by kprobes: --attach kprobe",
         ));
     }
+    bar.set_words("reading the kernel's unwind rules …");
     let rules = (!args.helper)
         .then(|| RuleTable::read(&symbols))
         .transpose()?;
     drop(symbols);
     if let Some(rules) = &rules {
+        bar.set_words("comparing a few stacks with those of the kernel's helper …");
         rules.self_test()?;
     }
     let taken = match &rules {
@@ -150,6 +156,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         process: args.pid,
         command: args.comm.clone(),
     };
+    bar.set_words("waiting for the kernel to verify the program …");
     let history = SymbolHistory::read()?;
     let _stats = StatsOn::start()?;
     let mut counter = StackCounter::start(&events, mode, &filter, rules.as_ref())?;
@@ -160,6 +167,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let mut turn = Instant::now();
     let mut rules_are_kept = true;
     let shows_progress = stderr().is_terminal() && !args.live;
+    if args.live {
+        bar.clear();
+    }
     while !ended.load(Ordering::Relaxed) && !watch.reader_left {
         let left = args
             .duration
@@ -179,14 +189,17 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
                 // Stacks from now on are counted as stale.
                 Err(error) => {
                     rules_are_kept = false;
-                    note!("note: {error}");
+                    bar.suspend(|| note!("note: {error}"));
                 }
             }
         }
         if shows_progress {
             let totals = counter.totals()?;
-            progress(&totals, begun.elapsed(), args.duration);
+            bar.set_words(&progress(&totals, begun.elapsed(), args.duration));
         }
+    }
+    if shows_progress {
+        bar.set_words("detaching, and naming the stacks …");
     }
     // Its own trampolines have names until then.
     watch.symbols.push()?;
@@ -203,9 +216,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             break;
         }
     }
-    if shows_progress {
-        eprint!("\r\u{1b}[K");
-    }
     let own_cpu_s = own_cpu_s() - begun_cpu_s;
     let input = ProfileInput {
         events: args.events.clone(),
@@ -219,6 +229,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     };
     let profile = Profile::new(input, counter.stacks()?, &watch.symbols);
     drop(counter);
+    bar.clear();
     show(args, &profile)?;
     Ok(
         if args.duration.is_some() && ended.load(Ordering::Relaxed) {
@@ -262,17 +273,17 @@ fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A line on the terminal, written over the last one.
-fn progress(totals: &StackTotals, elapsed: Duration, duration: Option<Duration>) {
+/// Progress in a line.
+fn progress(totals: &StackTotals, elapsed: Duration, duration: Option<Duration>) -> String {
     let of = duration.map_or(String::new(), |time| {
         format!(" of {:.0}", time.as_secs_f64().ceil())
     });
-    eprint!(
-        "\r{} events, {} lost, in {:.0}{of} s; Ctrl-C ends it and shows the result\u{1b}[K",
+    format!(
+        "{} events, {} lost, in {:.0}{of} s; Ctrl-C ends it and shows the result",
         number::count(totals.events),
         number::count(totals.lost),
         elapsed.as_secs_f64(),
-    );
+    )
 }
 
 /// CPU time of this process, in seconds.

@@ -12,7 +12,7 @@ use anyhow::Result;
 use super::{
     exit::{Exit, lacking, with_advice},
     interrupt,
-    output::heard,
+    output::{heard, redrawn},
     parse,
 };
 use crate::{
@@ -126,13 +126,12 @@ impl Screen {
             most -= 1;
             text = report::top::render(view, most, style);
         }
-        let before = match (self.terminal, self.lines) {
-            (_, 0) => String::new(),
-            // Up to where the one before began, and all below away.
-            (true, lines) => format!("\u{1b}[{lines}A\u{1b}[J"),
-            (false, _) => "\n".to_owned(),
+        let (before, gap) = match (self.terminal, self.lines) {
+            (true, lines) => (lines, ""),
+            (false, 0) => (0, ""),
+            (false, _) => (0, "\n"),
         };
         self.lines = text.lines().count();
-        heard(format_args!("{before}{text}"))
+        redrawn(before, &format!("{gap}{text}"))
     }
 }

@@ -8,7 +8,8 @@ pub(crate) mod program;
 mod run_context;
 
 use std::{
-    io::pipe,
+    fs,
+    io::{self, pipe},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
@@ -34,7 +35,10 @@ pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
 
 use self::output::Output;
-use crate::reaper::{Cgroup, Duty, Reaper};
+use crate::{
+    reaper::{Cgroup, Duty, Reaper},
+    text,
+};
 
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -341,6 +345,16 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
+}
+
+/// The name of a process, on one line; a process can give itself any.
+///
+/// # Errors
+///
+/// Where the process has ended.
+pub(crate) fn process_name(pid: u32) -> io::Result<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
+    Ok(text::line(name.strip_suffix('\n').unwrap_or(&name)))
 }
 
 /// The last lines of what a program printed.

@@ -27,10 +27,11 @@ pub mod summary;
 pub mod table;
 pub mod target;
 pub mod terminal;
-pub mod text;
 pub(crate) mod top;
 pub mod trials;
 pub mod view;
 mod warnings;
 pub mod words;
 pub mod workload;
+
+pub use crate::text;

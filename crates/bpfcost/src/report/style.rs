@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use comfy_table::{Color, Table};
 
+use super::text;
+
 /// How text for a terminal is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
@@ -73,6 +75,50 @@ impl Style {
     }
 }
 
+/// Sequences that styles are made of: those above, those of [`Tone`]s (as comfy-table writes them), of `check`, and of
+/// the help (as clap writes them).
+const SEQUENCES: [&str; 16] = [
+    "\u{1b}[0m",
+    "\u{1b}[1m",
+    "\u{1b}[2m",
+    "\u{1b}[4m",
+    "\u{1b}[1;31m",
+    "\u{1b}[31m",
+    "\u{1b}[32m",
+    "\u{1b}[33m",
+    "\u{1b}[39m",
+    "\u{1b}[22m",
+    "\u{1b}[38;5;1m",
+    "\u{1b}[38;5;3m",
+    "\u{1b}[38;5;5m",
+    "\u{1b}[38;5;6m",
+    "\u{1b}[38;5;8m",
+    "\u{1b}[m",
+];
+
+/// `text` as standard output may have it: no sequence but those of our own style drives a terminal.
+pub fn cleaned(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let mut out = text::printable(parts.next().unwrap_or_default());
+    for part in parts {
+        let own = (SEQUENCES.iter())
+            .filter_map(|sequence| sequence.strip_prefix('\u{1b}'))
+            .find(|own| part.starts_with(own));
+        match own {
+            Some(own) => {
+                out.push('\u{1b}');
+                out.push_str(own);
+                out.push_str(&text::printable(&part[own.len()..]));
+            }
+            None => {
+                out.push('\u{FFFD}');
+                out.push_str(&text::printable(part));
+            }
+        }
+    }
+    out
+}
+
 /// What a line or a cell says, beyond its words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -102,6 +148,42 @@ impl Tone {
             Tone::Quiet => Some(Color::DarkGrey),
             Tone::Open => Some(Color::DarkMagenta),
             Tone::Alarm => Some(Color::DarkRed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use comfy_table::{Attribute, Cell};
+
+    use super::*;
+
+    #[test]
+    fn own_styles_pass_and_nothing_else() {
+        let style = Style {
+            colour: true,
+            ..Style::default()
+        };
+        let mut table = Table::new();
+        table.enforce_styling();
+        table.set_header([Cell::new("head").add_attribute(Attribute::Dim)]);
+        for tone in [Tone::More, Tone::Less, Tone::Quiet, Tone::Open, Tone::Alarm] {
+            let colour = tone.colour().expect("a colour");
+            table.add_row([Cell::new("cell").fg(colour)]);
+        }
+        let own = [
+            style.bold("a"),
+            style.dim("b"),
+            style.alarm("c"),
+            style.caution("d"),
+            table.to_string(),
+        ];
+        let own = own.join("\n");
+        assert!(own.matches('\u{1b}').count() >= 20, "{own:?}");
+        assert_eq!(cleaned(&own), own);
+        for foreign in ["]0;title\u{7}", "[2J", "[8mhidden", "[1", "c", "\u{1b}"] {
+            let cleaned = cleaned(&format!("a\u{1b}{foreign}"));
+            assert!(!cleaned.contains(['\u{1b}', '\u{7}']), "{cleaned:?}");
         }
     }
 }

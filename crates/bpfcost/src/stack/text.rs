@@ -5,14 +5,17 @@ use std::fmt::Write as _;
 use bpfcost_bpf::stack_counter::{StackEnd, StackReport};
 
 use super::{Profile, SymbolHistory};
-use crate::report::number;
+use crate::{report::number, text};
 
 /// The line above an event's stack: when, where and in which process.
 pub fn event(report: &StackReport, begun_ns: u64) -> String {
     let seconds = report.ns.saturating_sub(begun_ns) as f64 / 1e9;
     format!(
         "{seconds:11.6}  CPU {:<3} {} {}/{}\n",
-        report.cpu, report.command, report.process, report.thread
+        report.cpu,
+        text::line(&report.command),
+        report.process,
+        report.thread
     )
 }
 

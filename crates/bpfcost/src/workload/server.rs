@@ -15,7 +15,7 @@ use regex::bytes::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Capture, Process, RunContext, Search, describe_exit, holds};
+use crate::process::{Capture, Process, RunContext, Search, describe_exit, holds, process_name};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -171,7 +171,7 @@ impl Server {
         let who = match all.find(|one| holds(one.pid.cast_unsigned(), &held)) {
             None => "another process".to_owned(),
             Some(one) => {
-                let name = one.stat().map_or(String::new(), |stat| stat.comm);
+                let name = process_name(one.pid.cast_unsigned()).unwrap_or_default();
                 format!("{name} (process {})", one.pid)
             }
         };

@@ -71,6 +71,7 @@ mod running;
 mod self_test;
 mod sniffer;
 mod stack;
+mod terminal;
 mod tool;
 mod top;
 mod workflows;

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use super::{Args, command::metrics, empty};
 use crate::{
     cli::exit::usage,
+    process::process_name,
     restore::{started, systemctl},
     workload::{Definition, Headline, RunningServer, SECOND, ServerSpec},
 };
@@ -27,9 +28,9 @@ pub(super) fn definition(args: &Args, watched: &str) -> Result<Definition> {
                     "there is no process {pid}\n  Find its number: pidof NAME"
                 ))
             })?;
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            let name = process_name(pid)
                 .with_context(|| format!("cannot read the name of process {pid}"))?;
-            (name.trim().to_owned(), vec![pid], None)
+            (name, vec![pid], None)
         }
         Err(_) => {
             let unit = if watched.contains('.') {

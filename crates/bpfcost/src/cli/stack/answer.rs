@@ -2,17 +2,17 @@
 
 use std::{
     fs,
-    io::{self, BufWriter, ErrorKind, Stdout, Write as _, stdout},
+    io::{self, Write as _},
     path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Args;
 use crate::{
     cli::{
         exit::{lacking, usage, with_advice},
-        output::{heard, note},
+        output::{heard, note, write_answer},
     },
     record::{self, FileError},
     stack::{self, Profile},
@@ -58,10 +58,10 @@ fn is_special(path: &Path) -> bool {
 pub(super) fn show(args: &Args, profile: &Profile) -> Result<()> {
     let summary = || stack::summary(profile);
     if args.json {
-        written(|out| profile.write_json(out))?;
+        write_answer(|out| profile.write_json(out))?;
     } else if args.folded {
         let lines = profile.folded();
-        written(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+        write_answer(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
         note!("{}", summary().trim_end());
     } else if let Some(path) = &args.svg {
         note!("{}", summary().trim_end());
@@ -90,17 +90,4 @@ pub(super) fn show(args: &Args, profile: &Profile) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes an answer that may be large. A reader that has gone away has read enough.
-fn written(write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(stdout());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-            // It would try once more.
-            let _ = out.into_parts();
-            Ok(())
-        }
-        answer => answer.context("cannot write to standard output"),
-    }
 }

@@ -5,6 +5,8 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::sslsniff::Sniffer;
 
+use crate::process::process_name;
+
 /// A file that may hold OpenSSL.
 #[derive(Debug, PartialEq)]
 struct Library {
@@ -69,8 +71,8 @@ fn mapped(process: u32, maps: &str) -> Vec<Library> {
 
 /// A process, for people.
 fn process_label(process: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    format!("{} {process}", name.trim()).trim().to_owned()
+    let name = process_name(process).unwrap_or_default();
+    format!("{name} {process}").trim().to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Text from a record, made safe to show: names and details come from outside.
+//! Text from outside, made safe to show: names, details, the output of tools.
 
 /// `text` without control characters or changes of writing direction, so that it can neither
 /// drive a terminal nor reorder a line. Tabs become spaces, line ends stay out.
@@ -17,14 +17,26 @@ fn clean(text: &str, keep_lines: bool) -> String {
         .map(|c| match c {
             '\n' if keep_lines => '\n',
             '\n' | '\t' => ' ',
-            // Bidirectional controls, and the private use area that `grid` marks headings with.
-            '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{E000}'..='\u{F8FF}' => {
-                '\u{FFFD}'
-            }
-            c if c.is_control() => '\u{FFFD}',
+            // The private use area that `grid` marks headings with.
+            '\u{E000}'..='\u{F8FF}' => '\u{FFFD}',
+            c if drives(c) => '\u{FFFD}',
             c => c,
         })
         .collect()
+}
+
+/// `text` as a terminal may have it: line ends and tabs stay, and whatever else could drive it is replaced.
+pub fn printable(text: &str) -> String {
+    let kept = |c: char| matches!(c, '\n' | '\t') || !drives(c);
+    text.chars()
+        .filter(|&c| c != '\r')
+        .map(|c| if kept(c) { c } else { '\u{FFFD}' })
+        .collect()
+}
+
+/// Control characters, and those that change the direction of writing.
+fn drives(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Breaks `text` into lines of at most `width` characters at spaces, each after `indent`.
@@ -63,6 +75,10 @@ mod tests {
     fn escapes_do_not_reach_the_terminal() {
         assert_eq!(line("a\u{1b}[31mb\nc\u{202e}"), "a\u{FFFD}[31mb c\u{FFFD}");
         assert_eq!(block("a\r\nb\tc"), "a\nb c");
+        assert_eq!(
+            printable("a\u{1b}]0;b\u{7}\u{9b}c\u{202e}\r\n\td"),
+            "a\u{FFFD}]0;b\u{FFFD}\u{FFFD}c\u{FFFD}\n\td"
+        );
     }
 
     #[test]
