@@ -121,7 +121,8 @@ impl Counter {
             return Ok(None);
         }
         match super::kernel::open_tracepoint(method.attach(), event) {
-            Ok(_) => Ok(None),
+            Ok(_) if method == AttachMethod::Tracepoint => Ok(None),
+            Ok(_) => Ok(super::kernel::only_of_perf(event).map(str::to_owned)),
             Err(Error::Unattachable { words, .. }) => Ok(Some(words)),
             Err(other) => Err(other),
         }

@@ -58,7 +58,7 @@ Examples:
   bpfcost stack sched:sched_switch --svg switch.svg    a flame graph
   bpfcost stack block:block_rq_issue --live            each event as it happens")]
 pub(super) struct Args {
-    /// Functions of the kernel, or tracepoints (category:name)
+    /// Functions of the kernel, or tracepoints (category:name); bpftrace's spellings work, too
     #[arg(required = true, value_name = "SYMBOL|TRACEPOINT")]
     events: Vec<String>,
     /// Take stacks by hand (the default)

@@ -119,6 +119,16 @@ fn every_event_of_a_load_is_accounted_for() {
             );
         }
     }
+    // Tracepoints of system calls have no raw form, and bpftrace writes what kind of event it is before each.
+    for event in [
+        "syscalls:sys_enter_write",
+        "tracepoint:raw_syscalls:sys_enter",
+    ] {
+        let line = load.events().replace("raw_syscalls:sys_enter", event);
+        let (json, errors) = with_events(&tool, &format!("{line} --json"));
+        assert_eq!(errors, "", "{event}");
+        assert!(!accounted(&json).is_empty(), "{event}");
+    }
     let (json, _) = with_events(&tool, &format!("{} --json --depth 2", load.events()));
     let stacks = accounted(&json);
     assert!(stacks.keys().all(|names| names.len() == 2), "{stacks:?}");
@@ -428,6 +438,19 @@ fn wrong_names_have_right_ones_beside_them() {
         (":", &["category:name"]),
         ("sched:sched_switch --attach kprobe", &["is a tracepoint"]),
         ("vfs_read --attach raw_tp", &["is a function"]),
+        ("kprobe:vfs_red", &["did you mean vfs_read?"]),
+        (
+            "kretprobe:vfs_read",
+            &["stack takes no kretprobe", "kprobe:FUNCTION"],
+        ),
+        (
+            "tracepoint:syscalls:sys_enter_writ",
+            &["did you mean syscalls:sys_enter_write?"],
+        ),
+        (
+            "syscalls:sys_enter_write --attach raw_tp",
+            &["syscalls:sys_enter_write:"],
+        ),
     ] {
         tool.refuses(&format!("stack {line} --duration 1ms"), 2, words);
     }

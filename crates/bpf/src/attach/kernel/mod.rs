@@ -28,7 +28,10 @@ pub(super) use self::{
     inside::{Inside, Tools, attach as inside},
     link::{FprobeTargets, fprobe, missed, perf, perf_with, tracepoint_event, trampolines},
     state::{KprobeList, KprobeState},
-    tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
+    tracepoint::{
+        explain as explain_tracepoint, name as tracepoint_name, only_of_perf,
+        open as open_tracepoint,
+    },
 };
 use super::{
     Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, driver::DriverCall,

@@ -47,14 +47,16 @@ pub(in crate::attach) fn open(attach: Attach, event: &str) -> Result<OwnedFd> {
 pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs::Error) -> Error {
     match open(attach, event) {
         Err(unknown @ Error::Unattachable { .. }) => unknown,
-        // Perf knows it, and it can't be attached to in this way.
-        _ if event.starts_with("syscalls:") => unattachable(
-            attach.name(),
-            format!(
-                "{event} is part of raw_syscalls:sys_enter or sys_exit, which see all system \
-                 calls; attach to that, or use tracepoint ({source})"
-            ),
-        ),
-        _ => failed(format!("{attach} at {event}"), "attaching it")(source),
+        _ => match only_of_perf(event) {
+            Some(why) => unattachable(attach.name(), format!("{event}: {why} ({source})")),
+            None => failed(format!("{attach} at {event}"), "attaching it")(source),
+        },
     }
+}
+
+/// Why a tracepoint that perf knows can't be attached to in another way, where it can't.
+pub(in crate::attach) fn only_of_perf(event: &str) -> Option<&'static str> {
+    event.starts_with("syscalls:").then_some(
+        "it is part of raw_syscalls:sys_enter or sys_exit, which see all system calls; attach to that, or use tracepoint",
+    )
 }

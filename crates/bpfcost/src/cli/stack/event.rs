@@ -38,14 +38,42 @@ impl AttachChoice {
     }
 }
 
+/// An event as the command line spells it, without the prefix of bpftrace, and the attach type that this implies.
+fn parse(spelled: &str) -> Result<(&str, Option<AttachMethod>)> {
+    let Some((prefix, name)) = spelled.split_once(':') else {
+        return Ok((spelled, None));
+    };
+    let of_function = |method| match name.split_once(':') {
+        // kprobe:MODULE:FUNCTION
+        Some((_, function)) => (function, Some(method)),
+        None => (name, Some(method)),
+    };
+    Ok(match prefix {
+        "tracepoint" | "t" if name.contains(':') => (name, None),
+        "rawtracepoint" | "rt" if name.contains(':') => (name, Some(AttachMethod::RawTp)),
+        "kprobe" | "k" => of_function(AttachMethod::Kprobe),
+        "fentry" | "kfunc" | "f" => of_function(AttachMethod::Fentry),
+        "kretprobe" | "kr" | "fexit" | "kretfunc" | "fr" | "uprobe" | "u" | "uretprobe" | "ur"
+        | "usdt" | "U" | "profile" | "p" | "interval" | "i" | "software" | "s" | "hardware"
+        | "h" | "iter" | "it" => {
+            return Err(usage(format!(
+                "stack takes no {prefix}\n  Name a function of the kernel (kprobe:FUNCTION, fentry:FUNCTION), where it begins, \
+                 or a tracepoint (category:name)"
+            )));
+        }
+        _ => (spelled, None),
+    })
+}
+
 /// How to attach to what was named.
 pub(super) fn event_of(
-    name: &str,
+    spelled: &str,
     choice: Option<AttachChoice>,
     symbols: &KernelSymbols,
 ) -> Result<StackEvent> {
+    let (name, implied) = parse(spelled)?;
     let is_tracepoint = name.contains(':');
-    let chosen = choice.map(AttachChoice::method);
+    let chosen = choice.map(AttachChoice::method).or(implied);
     if let Some(method) = chosen
         && method.takes_tracepoints() != is_tracepoint
     {
@@ -59,7 +87,9 @@ pub(super) fn event_of(
             )
         }));
     }
-    if !is_tracepoint {
+    if is_tracepoint {
+        check_spelling(name)?;
+    } else {
         check_function(name, symbols)?;
     }
     let candidates = match (chosen, is_tracepoint) {
@@ -67,20 +97,31 @@ pub(super) fn event_of(
         (None, true) => vec![AttachMethod::RawTp, AttachMethod::Tracepoint],
         (None, false) => vec![AttachMethod::Kprobe, AttachMethod::Fentry],
     };
-    let mut lacks = Vec::new();
+    let (mut lacks, mut absent) = (Vec::new(), None);
     for method in candidates {
         let missing = StackCounter::needs(method)
             .into_iter()
             .find_map(|feature| feature.missing().transpose());
-        match missing.transpose()? {
-            None => {
-                if is_tracepoint {
-                    check_tracepoint(method, name)?;
-                }
-                return Ok((method, name.to_owned()));
-            }
-            Some(lack) => lacks.push(lack.to_string()),
+        if let Some(lack) = missing.transpose()? {
+            lacks.push(lack.to_string());
+            continue;
         }
+        // Those of system calls exist through perf alone.
+        match Counter::absent(method, name)? {
+            None => return Ok((method, name.to_owned())),
+            why => absent = why,
+        }
+    }
+    if let Some(why) = absent {
+        let known = stack_counter::tracepoints();
+        let near = if known.iter().any(|one| one == name) {
+            String::new()
+        } else {
+            suggest(name, known.iter().map(String::as_str))
+        };
+        return Err(usage(format!(
+            "{name}: {why}{near}\n  List them: grep NAME /sys/kernel/tracing/available_events"
+        )));
     }
     let instead = if is_tracepoint {
         ""
@@ -93,22 +134,14 @@ pub(super) fn event_of(
     )))
 }
 
-/// A tracepoint must be one of the kernel's.
-fn check_tracepoint(method: AttachMethod, name: &str) -> Result<()> {
+/// A tracepoint has a category and a name.
+fn check_spelling(name: &str) -> Result<()> {
     let is_name = |part: &str| !part.is_empty() && !part.contains(['/', '*', '?', ':']);
-    if !(name.split_once(':')).is_some_and(|(category, event)| is_name(category) && is_name(event))
-    {
-        return Err(usage(format!(
-            "{name} is not a tracepoint\n  Write category:name, e.g. sched:sched_switch"
-        )));
-    }
-    let Some(why) = Counter::absent(method, name)? else {
+    if (name.split_once(':')).is_some_and(|(category, event)| is_name(category) && is_name(event)) {
         return Ok(());
-    };
-    let known = stack_counter::tracepoints();
-    let near = suggest(name, known.iter().map(String::as_str));
+    }
     Err(usage(format!(
-        "{name}: {why}{near}\n  List them: grep NAME /sys/kernel/tracing/available_events"
+        "{name} is not a tracepoint\n  Write category:name, e.g. sched:sched_switch"
     )))
 }
 
@@ -168,6 +201,35 @@ fn made_of<'a>(name: &str, symbols: &'a KernelSymbols) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_spelled_as_bpftrace_does() {
+        for (spelled, name, implied) in [
+            ("vfs_read", "vfs_read", None),
+            ("sched:sched_switch", "sched:sched_switch", None),
+            ("tracepoint:sched:sched_switch", "sched:sched_switch", None),
+            ("t:sched:sched_switch", "sched:sched_switch", None),
+            (
+                "rawtracepoint:sched:sched_switch",
+                "sched:sched_switch",
+                Some(AttachMethod::RawTp),
+            ),
+            ("kprobe:vfs_read", "vfs_read", Some(AttachMethod::Kprobe)),
+            ("k:vmlinux:vfs_read", "vfs_read", Some(AttachMethod::Kprobe)),
+            (
+                "fentry:vmlinux:vfs_read",
+                "vfs_read",
+                Some(AttachMethod::Fentry),
+            ),
+            ("kfunc:vfs_read", "vfs_read", Some(AttachMethod::Fentry)),
+        ] {
+            assert_eq!(parse(spelled).expect(spelled), (name, implied), "{spelled}");
+        }
+        for other in ["kretprobe:vfs_read", "profile:hz:99", "uprobe:/bin/sh:main"] {
+            let refused = parse(other).expect_err(other).to_string();
+            assert!(refused.starts_with("stack takes no"), "{refused}");
+        }
+    }
 
     #[test]
     fn what_the_compiler_made_of_a_function_is_found() {
