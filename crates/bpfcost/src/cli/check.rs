@@ -1,9 +1,6 @@
 //! `bpfcost check`: what can be measured here, and what will disturb it.
 
-use std::{
-    collections::BTreeSet,
-    fmt::{self, Write},
-};
+use std::fmt::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
@@ -16,7 +13,7 @@ use super::{
     output::{answer, say},
 };
 use crate::{
-    process::program,
+    process::program::{self, Task},
     target::{
         Check, CheckState, Host, checks,
         guest::{KvmSupport, Tools},
@@ -47,7 +44,16 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         checks.push(summary(&features()?));
     }
     checks.push(guests());
-    checks.push(workloads());
+    checks.push(programs(
+        "kernels",
+        Task::KernelAdd,
+        "the programs that bpfcost kernel add needs are installed",
+    ));
+    checks.push(programs(
+        "workloads",
+        Task::Workloads,
+        "servers, load generators and tracers are installed",
+    ));
     let missing = checks
         .iter()
         .any(|check| check.state == CheckState::Missing);
@@ -174,24 +180,22 @@ fn guests() -> Check {
     Check::new("guests", stand)
 }
 
-/// Whether the programs of built-in workloads are there. Never missing: other experiments need none.
-fn workloads() -> Check {
-    let absent = program::KNOWN
-        .iter()
-        .filter(|(name, _)| program::find(name).is_err());
-    let (names, packages): (Vec<&str>, BTreeSet<&str>) = absent.copied().unzip();
+/// Whether the programs that a task needs are there. Never missing: other experiments need none.
+fn programs(name: &'static str, task: Task, there: &str) -> Check {
+    let absent = task.missing();
+    let names: Vec<&str> = absent.iter().map(|one| one.name).collect();
     let stand = if names.is_empty() {
-        checks::ok("servers, load generators and tracers are installed")
+        checks::ok(there)
     } else {
         checks::warn(
             format!("not installed: {}", names.join(", ")),
             format!(
-                "apt-get install --no-install-recommends {} (or scripts/setup.sh, which starts no service)",
-                Vec::from_iter(packages).join(" ")
+                "{} (or scripts/setup.sh, which starts no service)",
+                program::installing(absent.iter().map(|one| one.package))
             ),
         )
     };
-    Check::new("workloads", stand)
+    Check::new(name, stand)
 }
 
 fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {

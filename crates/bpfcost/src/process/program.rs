@@ -1,6 +1,7 @@
 //! Programs that are started: whether they are installed, and which package has them.
 
 use std::{
+    collections::BTreeSet,
     env,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -13,18 +14,102 @@ use thiserror::Error;
 #[error("{0}")]
 pub(crate) struct MissingProgram(String);
 
-/// Programs of built-in workloads and usual probes, and the Debian packages that bring them.
-pub(crate) const KNOWN: [(&str, &str); 9] = [
-    ("redis-server", "redis-server"),
-    ("redis-benchmark", "redis-tools"),
-    ("redis-cli", "redis-tools"),
-    ("nginx", "nginx-light"),
-    ("wrk", "wrk"),
-    ("iperf3", "iperf3"),
-    ("openssl", "openssl"),
-    ("go", "golang-go"),
-    ("bpftrace", "bpftrace"),
+/// A program that bpfcost starts, what needs it, and the Debian package that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+    task: Task,
+}
+
+/// What programs are needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Built-in workloads and usual probes.
+    Workloads,
+    /// Booting a guest.
+    Guests,
+    /// Adding a kernel for guests.
+    KernelAdd,
+    /// Building one, which begins like adding one.
+    KernelBuild,
+}
+
+const fn needed(task: Task, name: &'static str, package: &'static str) -> Program {
+    Program {
+        name,
+        package,
+        task,
+    }
+}
+
+pub(crate) const QEMU: Program = if cfg!(target_arch = "aarch64") {
+    needed(Task::Guests, "qemu-system-aarch64", "qemu-system-arm")
+} else {
+    needed(Task::Guests, "qemu-system-x86_64", "qemu-system-x86")
+};
+pub(crate) const BUSYBOX: Program = needed(Task::Guests, "busybox", "busybox-static");
+pub(crate) const APT_GET: Program = needed(Task::KernelAdd, "apt-get", "apt");
+pub(crate) const APT_CACHE: Program = needed(Task::KernelAdd, "apt-cache", "apt");
+pub(crate) const DPKG: Program = needed(Task::KernelAdd, "dpkg", "dpkg");
+pub(crate) const DPKG_DEB: Program = needed(Task::KernelAdd, "dpkg-deb", "dpkg");
+pub(crate) const DEPMOD: Program = needed(Task::KernelAdd, "depmod", "kmod");
+pub(crate) const MAKE: Program = needed(Task::KernelBuild, "make", "make");
+pub(crate) const TAR: Program = needed(Task::KernelBuild, "tar", "tar");
+
+/// All of them. Any other program is named by the user.
+const PROGRAMS: [Program; 25] = [
+    needed(Task::Workloads, "redis-server", "redis-server"),
+    needed(Task::Workloads, "redis-benchmark", "redis-tools"),
+    needed(Task::Workloads, "redis-cli", "redis-tools"),
+    needed(Task::Workloads, "nginx", "nginx-light"),
+    needed(Task::Workloads, "wrk", "wrk"),
+    needed(Task::Workloads, "iperf3", "iperf3"),
+    needed(Task::Workloads, "openssl", "openssl"),
+    needed(Task::Workloads, "go", "golang-go"),
+    needed(Task::Workloads, "bpftrace", "bpftrace"),
+    QEMU,
+    BUSYBOX,
+    APT_GET,
+    APT_CACHE,
+    DPKG,
+    DPKG_DEB,
+    DEPMOD,
+    MAKE,
+    needed(Task::KernelBuild, "gcc", "gcc"),
+    needed(Task::KernelBuild, "ld", "binutils"),
+    needed(Task::KernelBuild, "flex", "flex"),
+    needed(Task::KernelBuild, "bison", "bison"),
+    needed(Task::KernelBuild, "bc", "bc"),
+    needed(Task::KernelBuild, "pahole", "dwarves"),
+    TAR,
+    needed(Task::KernelBuild, "xz", "xz-utils"),
 ];
+
+impl Task {
+    /// Programs that it needs and this machine lacks.
+    pub(crate) fn missing(self) -> Vec<Program> {
+        let needs = |one: &&Program| {
+            one.task == self || (self == Task::KernelBuild && one.task == Task::KernelAdd)
+        };
+        let lacks = |one: &&Program| find(one.name).is_err();
+        PROGRAMS
+            .iter()
+            .filter(needs)
+            .filter(lacks)
+            .copied()
+            .collect()
+    }
+}
+
+/// How to install packages.
+pub(crate) fn installing<'a>(packages: impl IntoIterator<Item = &'a str>) -> String {
+    let packages: BTreeSet<&str> = packages.into_iter().collect();
+    format!(
+        "apt-get install --no-install-recommends {}",
+        Vec::from_iter(packages).join(" ")
+    )
+}
 
 /// Folders that a plain `su` leaves out of PATH, where Debian keeps servers.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -50,11 +135,16 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, MissingProgram> {
     let folders = env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
     let mut files = folders.map(|folder| folder.join(program));
     files.find(|file| there(file)).ok_or_else(|| {
-        let advice = match KNOWN.iter().find(|(name, _)| *name == program) {
-            Some((_, package)) => format!(
-                "Install it: apt-get install --no-install-recommends {package} (or all that workloads need: \
-                 scripts/setup.sh run)"
+        let advice = match PROGRAMS.iter().find(|one| one.name == program) {
+            Some(Program {
+                package,
+                task: Task::Workloads,
+                ..
+            }) => format!(
+                "Install it: {} (or all that workloads need: scripts/setup.sh run)",
+                installing([*package])
             ),
+            Some(Program { package, .. }) => format!("Install it: {}", installing([*package])),
             None => "Check its name, or give its path if it is not in PATH".to_owned(),
         };
         MissingProgram(format!("{program} is not installed here\n  {advice}"))

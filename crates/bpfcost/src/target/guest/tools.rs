@@ -8,17 +8,13 @@ use std::{
 };
 
 use super::GuestError;
-use crate::xdg::Folder;
+use crate::{
+    process::program::{BUSYBOX, QEMU, installing},
+    xdg::Folder,
+};
 
 /// The version of virtme-ng that `scripts/setup.sh` installs and the tests know.
 const VIRTME_NG: &str = "1.42";
-
-/// QEMU for this architecture: a guest runs the programs of its host.
-const QEMU: &str = if cfg!(target_arch = "aarch64") {
-    "qemu-system-aarch64"
-} else {
-    "qemu-system-x86_64"
-};
 
 /// Programs by their paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +34,11 @@ impl Tools {
         let installed = Folder::Data
             .of_user()
             .map(|data| data.join("virtme-ng/bin/virtme-run"));
-        let qemu = on_path(QEMU, &path).ok_or_else(|| {
+        let qemu = on_path(QEMU.name, &path).ok_or_else(|| {
             GuestError::Lacking(format!(
-                "guests need {QEMU}, which is not installed\n  Install it: scripts/setup.sh run, \
-                 or apt-get install qemu-system-x86"
+                "guests need {}, which is not installed\n  Install it: scripts/setup.sh run, or {}",
+                QEMU.name,
+                installing([QEMU.package])
             ))
         })?;
         let virtme_run = installed
@@ -62,10 +59,12 @@ impl Tools {
                 ["busybox-static", "busybox"].map(|name| Path::new(&folder).join(name))
             })
             .any(|path| path.is_file());
-        if !busybox && on_path("busybox", &path).is_none() {
-            let text = "guests need busybox for their initramfs, and it is not installed\n  \
-                        Install it: scripts/setup.sh run, or apt-get install busybox-static";
-            return Err(GuestError::Lacking(text.to_owned()));
+        if !busybox && on_path(BUSYBOX.name, &path).is_none() {
+            return Err(GuestError::Lacking(format!(
+                "guests need busybox for their initramfs, and it is not installed\n  Install it: scripts/setup.sh \
+                 run, or {}",
+                installing([BUSYBOX.package])
+            )));
         }
         let output = Command::new(&qemu)
             .arg("--version")

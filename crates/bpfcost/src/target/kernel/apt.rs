@@ -13,16 +13,7 @@ use super::{
     error::{ANOTHER, WORDS, failed},
     mirror::{self, Mirror},
 };
-
-pub(super) const APT_GET: Program = Program {
-    name: "apt-get",
-    package: "apt",
-    purpose: "fetching Debian's kernels",
-};
-const APT_CACHE: Program = Program {
-    name: "apt-cache",
-    ..APT_GET
-};
+use crate::process::program::{APT_CACHE, APT_GET};
 
 /// Where Debian's packages of keys put them: Debian 12 and before, 13 and later.
 const KEYRINGS: [&str; 2] = [

@@ -18,19 +18,11 @@ use super::{
     Error, StepObserver,
     error::{disk_full, program_failed},
 };
+use crate::process::program::installing;
+pub(super) use crate::process::program::{Program, Task};
 
 /// How often an interruption is looked for.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// A program that may be missing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Program {
-    pub(super) name: &'static str,
-    /// The Debian package that has it.
-    pub(super) package: &'static str,
-    /// What it is needed for.
-    pub(super) purpose: &'static str,
-}
 
 /// What a program said.
 #[derive(Debug)]
@@ -110,13 +102,39 @@ impl Program {
 
     fn not_started(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::NotFound {
-            return Error::Lacking(format!(
-                "{} is not installed, and {} needs it\n  Install it: apt-get install {}",
-                self.name, self.purpose, self.package
-            ));
+            return lacking("a kernel for guests", [(self.name, self.package)]);
         }
         program_failed(self.name, &error.to_string())
     }
+}
+
+/// Names all that a task lacks, before anything is downloaded: programs, and further files with their packages.
+pub(super) fn require(
+    task: Task,
+    what: &str,
+    files: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> Result<(), Error> {
+    let programs = task.missing();
+    let programs = programs.iter().map(|one| (one.name, one.package));
+    let lacks: Vec<_> = programs.chain(files).collect();
+    if lacks.is_empty() {
+        Ok(())
+    } else {
+        Err(lacking(what, lacks))
+    }
+}
+
+fn lacking(what: &str, lacks: impl IntoIterator<Item = (&'static str, &'static str)>) -> Error {
+    let (names, packages): (Vec<&str>, Vec<&str>) = lacks.into_iter().unzip();
+    let (are, them) = match names.as_slice() {
+        [_] => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    Error::Lacking(format!(
+        "{what} needs {}, which {are} not installed\n  Install {them}: {}",
+        names.join(", "),
+        installing(packages)
+    ))
 }
 
 /// Whether output reports a full disk.

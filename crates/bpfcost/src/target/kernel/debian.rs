@@ -11,28 +11,17 @@ use std::{
 use super::{
     Error, Origin, Package, StepObserver,
     apt::Apt,
-    command::Program,
     error::{ANOTHER, failed, no_architecture},
     image,
     staging::Staging,
 };
+use crate::process::program::{DPKG, DPKG_DEB};
 
 /// What suites are known to have: a version, and the suite.
 pub const KNOWN_SUITES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7", "sid")];
 
 /// What lists, packages and the unpacked kernel take together at most.
 const ROOM_BYTES: u64 = 600_000_000;
-
-const DPKG: Program = Program {
-    name: "dpkg",
-    package: "dpkg",
-    purpose: "naming Debian's packages for this machine",
-};
-const DPKG_DEB: Program = Program {
-    name: "dpkg-deb",
-    package: "dpkg",
-    purpose: "unpacking Debian's packages",
-};
 
 /// The kernel of a suite, ready to be fetched.
 pub(super) struct Suite<'a> {

@@ -13,12 +13,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Addition, Error, Origin, Package, StepObserver, Store,
-    command::{self, Program},
+    command::{self, Task},
     debian::Suite,
     error::{failed, no_architecture, program_failed},
     image::{self, hex},
     staging::Staging,
 };
+use crate::process::program::{MAKE, TAR};
 
 const CONFIG: &str = include_str!("frame_pointer.config");
 
@@ -32,39 +33,17 @@ const ROOM_BYTES: u64 = 3_200_000_000;
 /// Lines that make prints for this configuration, measured; they show how far it is.
 const LINES: f64 = 2190.0;
 
-const MAKE: Program = program("make", "make");
-const TAR: Program = program("tar", "tar");
-
-/// What a build calls, and the package that has it.
-const PROGRAMS: [Program; 9] = [
-    MAKE,
-    program("gcc", "gcc"),
-    program("ld", "binutils"),
-    program("flex", "flex"),
-    program("bison", "bison"),
-    program("bc", "bc"),
-    program("pahole", "dwarves"),
-    TAR,
-    program("xz", "xz-utils"),
-];
-
 /// A header that it includes, and its package.
 const HEADERS: [(&str, &str); 1] = [("usr/include/libelf.h", "libelf-dev")];
-
-const fn program(name: &'static str, package: &'static str) -> Program {
-    Program {
-        name,
-        package,
-        purpose: "building a kernel",
-    }
-}
 
 /// Builds it, unless it is there from the same source and configuration.
 pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Addition, Error> {
     if env::consts::ARCH != "x86_64" {
         return Err(no_architecture(env::consts::ARCH));
     }
-    look_for_tools(&store.system)?;
+    let headers = HEADERS.into_iter();
+    let headers = headers.filter(|(name, _)| !store.system.join(name).is_file());
+    command::require(Task::KernelBuild, "building a kernel", headers)?;
     let staging = Staging::begin(&store.folder, observer)?;
     let suite = Suite::open(SUITE, &store.system, &staging, observer)?;
     let source = suite.package(SOURCE)?;
@@ -81,31 +60,6 @@ pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Additi
     let release = image::release(&built)?;
     fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
     staging.keep(&release, origin).map(Addition::New)
-}
-
-/// Names everything that is missing at once.
-fn look_for_tools(system: &Path) -> Result<(), Error> {
-    let path = command::path();
-    let there = |name: &str| env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    let programs = PROGRAMS
-        .iter()
-        .map(|one| (one.name, one.package, there(one.name)));
-    let headers = HEADERS
-        .iter()
-        .map(|(name, package)| (*name, *package, system.join(name).is_file()));
-    let (names, packages): (Vec<&str>, Vec<&str>) = programs
-        .chain(headers)
-        .filter(|(_, _, there)| !there)
-        .map(|(name, package, _)| (name, package))
-        .unzip();
-    if names.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Lacking(format!(
-        "building a kernel needs {}, which are not installed\n  Install them: apt-get install {}",
-        names.join(", "),
-        packages.join(" ")
-    )))
 }
 
 /// The source tree, without what no build for this machine reads.

@@ -2,11 +2,8 @@
 
 use std::{fs, path::Path};
 
-use super::{
-    Error, StepObserver,
-    apt::{APT_GET, complaint},
-    error::program_failed,
-};
+use super::{Error, StepObserver, apt::complaint, error::program_failed};
+use crate::process::program::APT_GET;
 
 /// Suites that only an archive of Debian has, besides the release of this system.
 const SUITES: [&str; 11] = [

@@ -13,21 +13,15 @@ use tempfile::TempDir;
 
 use super::{
     Error, Manifest, Origin, StepObserver,
-    command::Program,
     error::failed,
     manifest::{image_in, modules_in},
 };
+use crate::process::program::DEPMOD;
 
 /// Prefix of staging folders, unchanged since the first version so that old ones are removed too.
 const PREFIX: &str = ".draft-";
 const LOCK: &str = ".lock";
 const LOOK: Duration = Duration::from_millis(50);
-
-const DEPMOD: Program = Program {
-    name: "depmod",
-    package: "kmod",
-    purpose: "listing a kernel's modules",
-};
 
 /// A kernel that is being made, in a folder that goes when this is dropped.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     Error, KNOWN_SUITES, Kernel, Manifest, Origin, StepObserver,
+    command::{self, Task},
     debian::{self, Suite},
     error::{WORDS, failed, here},
     frame_pointer, image,
@@ -205,6 +206,7 @@ impl Store {
     }
 
     fn add_suite(&self, suite: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
+        command::require(Task::KernelAdd, "adding a kernel", [])?;
         let staging = Staging::begin(&self.folder, observer)?;
         let open = Suite::open(suite, &self.system, &staging, observer)?;
         let packages = open.newest()?;
