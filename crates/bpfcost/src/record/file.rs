@@ -30,7 +30,7 @@ pub enum FileError {
     #[error("{0} is not a regular file; choose another --out")]
     NotPlain(PathBuf),
     /// It can't be written: no space, no permission, …
-    #[error("can't write {0}: {1}; make room or choose another --out")]
+    #[error("can't write {0}: {1}; {advice}", advice = way_out(.1))]
     Write(PathBuf, #[source] io::Error),
     /// There is nothing of that name.
     #[error(
@@ -79,6 +79,17 @@ pub enum FileError {
          {SCHEMA}); update this one to read it"
     )]
     Newer(PathBuf, String, u32),
+}
+
+/// What to do where a file can't be written.
+fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room or choose another --out"
+        }
+        io::ErrorKind::NotFound => "its folder was removed meanwhile; choose another --out",
+        _ => "choose another --out",
+    }
 }
 
 /// Bytes that must be free before a run starts: a record of some 50,000 trials.

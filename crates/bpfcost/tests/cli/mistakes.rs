@@ -314,3 +314,16 @@ fn journals_that_cannot_be_continued() {
         &["newer bpfcost (7.0.0, schema 99)"],
     );
 }
+
+#[test]
+fn a_folder_that_was_removed_is_not_full() {
+    let tool = Tool::new();
+    let record = serde_json::to_string(&sample_record::clean()).expect("JSON");
+    tool.write("x.json", record);
+    let said = tool.shell(
+        "mkdir gone && cd gone && rmdir ../gone && $BPFCOST report ../x.json -o report.html || \
+         $BPFCOST report $HOME/x.json -o report.html; echo \"code $?\" >&2",
+    );
+    said.complains(&["can't write", "its folder was removed", "code 2"]);
+    assert!(!said.err.contains("make room"), "{said:?}");
+}
