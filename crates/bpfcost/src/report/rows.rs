@@ -80,7 +80,7 @@ pub fn groups(record: &Record) -> Vec<RowGroup<'_>> {
     for case in &record.cases {
         let place = *places.entry(&case.group).or_insert_with(|| {
             groups.push(RowGroup {
-                name: heading(&case.group),
+                name: group_heading(&case.group, &case.name),
                 rows: Vec::new(),
             });
             groups.len() - 1
@@ -92,7 +92,18 @@ pub fn groups(record: &Record) -> Vec<RowGroup<'_>> {
     groups
 }
 
-/// A group's name with a capital, or a word where it has none.
+/// A group's name with a capital; as it is where `case`, one of its cases, is named after it, as those of a program are.
+pub fn group_heading(group: &str, case: &str) -> String {
+    let named_after = case.strip_prefix(group);
+    if !group.is_empty() && named_after.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    {
+        text::line(group)
+    } else {
+        heading(group)
+    }
+}
+
+/// A heading with a capital, or a word where it is empty.
 pub fn heading(group: &str) -> String {
     let group = text::line(group);
     let mut letters = group.chars();

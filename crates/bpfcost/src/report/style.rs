@@ -11,8 +11,10 @@ use super::text;
 pub struct Style {
     /// Whether escape sequences for colour and weight are written.
     pub colour: bool,
-    /// Columns that a line may take.
+    /// Columns that a line of words may take.
     pub width: usize,
+    /// Columns that a line of a table may take.
+    pub table_width: usize,
 }
 
 /// The default width.
@@ -21,28 +23,43 @@ pub const WIDTH: usize = 100;
 const NARROWEST: usize = 60;
 /// Above this, eyes lose the line.
 const WIDEST: usize = 140;
+/// Width of tables that no terminal shows: programs read a row on one line.
+const UNBROKEN: usize = u16::MAX as usize;
 
 impl Default for Style {
     fn default() -> Self {
         Style {
             colour: false,
             width: WIDTH,
+            table_width: WIDTH,
         }
     }
 }
 
 impl Style {
-    /// What fits standard output: colour on a terminal alone, and not with `NO_COLOR`.
+    /// For a terminal of that width.
+    pub fn for_width(colour: bool, width: usize) -> Self {
+        Style {
+            colour,
+            width,
+            table_width: width,
+        }
+    }
+
+    /// What fits standard output: colour on a terminal alone, and not with `NO_COLOR`; tables as wide as they are
+    /// elsewhere.
     pub fn for_stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let width = match Table::new().width() {
+            Some(width) if terminal => usize::from(width).clamp(NARROWEST, WIDEST),
+            _ => WIDTH,
+        };
         Style {
             colour: terminal && !no_colour && !dumb,
-            width: match Table::new().width() {
-                Some(width) if terminal => usize::from(width).clamp(NARROWEST, WIDEST),
-                _ => WIDTH,
-            },
+            width,
+            table_width: if terminal { width } else { UNBROKEN },
         }
     }
 

@@ -76,6 +76,8 @@ pub(super) fn caption(out: &mut String, words: &str, style: Style) {
 
 /// Columns between them are this far apart.
 const GAP: usize = 2;
+/// The last column, of sentences, is never narrower, however long the names are.
+const NARROWEST: u16 = 16;
 /// Marks a line that becomes a heading; never part of a record's text ([`text::line`]).
 const HEADING: char = '\u{E000}';
 
@@ -86,7 +88,7 @@ impl Table {
             let title = text::wrap(&self.title, style.width, "");
             let _ = writeln!(out, "{}", style.bold(&title));
         }
-        for (place, columns) in self.beside(style.width).iter().enumerate() {
+        for (place, columns) in self.beside(style.table_width).iter().enumerate() {
             if place > 0 {
                 out.push('\n');
             }
@@ -219,7 +221,7 @@ fn empty(head: &[&table::Head], style: Style) -> TextTable {
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(u16::try_from(style.width).unwrap_or(u16::MAX));
+        .set_width(u16::try_from(style.table_width).unwrap_or(u16::MAX));
     if style.colour {
         table.enforce_styling();
     } else {
@@ -240,12 +242,12 @@ fn empty(head: &[&table::Head], style: Style) -> TextTable {
         if head[index].number {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        // Words may wrap; numbers may not.
-        if index == 0 {
-            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Percentage(40)));
-        } else if index != last {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
+        // Sentences may wrap; names and numbers may not.
+        column.set_constraint(if index != last || head[index].number {
+            ColumnConstraint::ContentWidth
+        } else {
+            ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST))
+        });
     }
     table
 }

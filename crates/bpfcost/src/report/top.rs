@@ -217,14 +217,7 @@ mod tests {
     #[test]
     fn a_terminal_that_is_too_low_and_an_account_that_was_on() {
         let view = view(programs(), None, 0);
-        insta::assert_snapshot!(render(
-            &view,
-            1,
-            Style {
-                colour: false,
-                width: 60
-            }
-        ));
+        insta::assert_snapshot!(render(&view, 1, Style::for_width(false, 60)));
     }
 
     #[test]

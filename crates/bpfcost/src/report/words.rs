@@ -145,8 +145,8 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     });
     let disturbed = (record.has_undisturbed() && case.undisturbed.is_none()).then(|| {
         match &case.not_undisturbed {
-            Some(why) => format!("not known undisturbed: {why}"),
-            None => "not known undisturbed".to_owned(),
+            Some(why) => format!("undisturbed cost unknown: {why}"),
+            None => "undisturbed cost unknown".to_owned(),
         }
     });
     let few = (raw.ci95.is_none() && !counted).then(|| {
@@ -184,17 +184,27 @@ pub(super) fn off_two(case: &CaseRecord) -> Option<f64> {
     ((ratio / 2.0 - 1.0).abs() > RATIO_TOLERANCE).then_some(ratio)
 }
 
-/// `two modes: 83.1 (60 % of epochs), 86.4 (40 %)`.
+/// `two modes: 83.1 in 60 % of epochs, 86.4 in 40 %`.
 fn modes(raw: &Raw) -> String {
     let values: Vec<f64> = raw.modes.iter().map(|mode| mode.value).collect();
     let apart = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
     let decimals = apart.fold(2, |least, gap| least.min(number::decimals(gap)));
     let modes = raw.modes.iter().map(|mode| {
         let value = number::fixed(mode.value, decimals);
-        format!("{value} ({})", number::percent(mode.share))
+        (value, number::percent(mode.share))
     });
+    let modes = modes
+        .enumerate()
+        .map(|(place, (value, share))| match place {
+            0 => format!("{value} in {share} of epochs"),
+            _ => format!("{value} in {share}"),
+        });
     let modes: Vec<String> = modes.collect();
-    format!("{} modes: {}", modes.len(), modes.join(", "))
+    let count = match modes.len() {
+        2 => "two".to_owned(),
+        more => more.to_string(),
+    };
+    format!("{count} modes: {}", modes.join(", "))
 }
 
 /// What twice a batch takes twice of, behind `2 times`.
@@ -387,7 +397,10 @@ pub fn reading_caption(record: &Record) -> Option<String> {
             (false, 0) => format!(" As found: {}.", named.join(", ")),
             (false, more) => format!(" As found: {} and {more} more.", named.join(", ")),
         };
-        format!("Costs are undisturbed: without what neighbours and timer ticks added.{others}")
+        format!(
+            "Costs are undisturbed: without what neighbours and timer ticks added; what a neighbour that never rests \
+             adds stays in them.{others}"
+        )
     })
 }
 

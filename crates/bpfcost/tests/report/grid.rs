@@ -309,10 +309,7 @@ fn views(records: &[Record]) -> Vec<String> {
     let page = views::html(records).unwrap();
     views.extend(page.split("<script>").next().map(str::to_owned));
     let widths = [1, 60, 100, 300];
-    for style in widths.map(|width| Style {
-        colour: false,
-        width,
-    }) {
+    for style in widths.map(|width| Style::for_width(false, width)) {
         for record in records {
             views.push(views::table(record, style));
             views.push(views::verbose(record, style));

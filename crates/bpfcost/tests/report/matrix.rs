@@ -434,10 +434,7 @@ fn odd_records() {
             None => panic!("these are two targets"),
         };
         for width in [1, 60, 100, 300] {
-            let style = Style {
-                colour: false,
-                width,
-            };
+            let style = Style::for_width(false, width);
             for verbose in [false, true] {
                 check(&views::across(&matrix, style, verbose));
             }

@@ -155,13 +155,7 @@ fn hostile_text() {
     // serde_json escapes; every other format must escape itself.
     check(&record);
     for width in [0, 1, 20, 60, 300] {
-        let _ = views::verbose(
-            &record,
-            Style {
-                colour: true,
-                width,
-            },
-        );
+        let _ = views::verbose(&record, Style::for_width(true, width));
     }
 }
 
@@ -180,10 +174,39 @@ fn lines_fit_a_hundred_columns() {
     }
 }
 
+/// A name is one word for whoever copies it, on a narrow terminal, too; and without a terminal a row is one line.
+#[test]
+fn names_are_never_broken() {
+    let mut record = sample_record::flawed();
+    for case in &mut record.cases {
+        case.group = "a_program_with_a_long_name".into();
+        case.name = format!("a_program_with_a_long_name/{}/of/this/packet", case.name);
+    }
+    let piped = Style {
+        table_width: 10_000,
+        ..Style::default()
+    };
+    for style in [Style::for_width(false, 60), piped] {
+        let view = views::table(&record, style);
+        for case in &record.cases {
+            assert!(view.contains(&case.name), "{}: {view}", case.name);
+        }
+        // Not the name of a program with a capital.
+        assert!(view.contains("\na_program_with_a_long_name\n"), "{view}");
+    }
+    let view = views::table(&record, piped);
+    let rows = view.lines().filter(|line| line.contains("/of/this/packet"));
+    assert!(rows.count() >= record.cases.len(), "{view}");
+    assert!(
+        view.contains("two modes: 81.3 in 60 % of epochs, 84.1 in 40 %"),
+        "{view}"
+    );
+}
+
 #[test]
 fn colour_only_where_asked() {
     let record = sample_record::flawed();
-    let style = |colour| Style { colour, width: 100 };
+    let style = |colour| Style::for_width(colour, 100);
     assert!(views::table(&record, style(true)).contains("\u{1b}["));
     assert!(!views::table(&record, style(false)).contains('\u{1b}'));
 }

@@ -20,7 +20,7 @@ fn undisturbed_costs_stand_beside_those_as_found() {
     let record = sample_record::undisturbed();
     insta::assert_snapshot!(views::table(&record, Style::default()));
     let verbose = views::verbose(&record, Style::default());
-    assert!(verbose.contains("not known undisturbed"), "{verbose}");
+    assert!(verbose.contains("undisturbed cost unknown"), "{verbose}");
     let markdown = views::markdown(&record);
     assert!(markdown.contains("as found"), "{markdown}");
 }

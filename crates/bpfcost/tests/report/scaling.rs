@@ -198,8 +198,7 @@ fn misses_of_a_probe_are_shown_however_few() {
 fn a_narrow_terminal_has_every_column() {
     let record = sample_scaling::pools(EPOCHS);
     for width in [60, 80, 140] {
-        let colour = false;
-        let view = views::table(&record, Style { colour, width });
+        let view = views::table(&record, Style::for_width(false, width));
         let wide = view.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None);
         for head in ["1 thread", "2 threads", "4 threads", "16 threads", "192"] {
@@ -356,10 +355,7 @@ fn views(records: &[Record]) -> Vec<String> {
     let mut views = Vec::new();
     views.push(body(&views::html(records).unwrap()));
     for width in [1, 60, 100, 300] {
-        let style = Style {
-            colour: false,
-            width,
-        };
+        let style = Style::for_width(false, width);
         for record in records {
             views.push(views::table(record, style));
             views.push(views::verbose(record, style));

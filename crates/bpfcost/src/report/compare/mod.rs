@@ -60,12 +60,12 @@ fn cases(changes: &Changes) -> Table {
     let runs = changes.cases.iter();
     let runs: HashSet<_> = runs.map(|one| (&one.experiment, &one.target)).collect();
     let heading = |change: &Change| match runs.len() {
-        0 | 1 => rows::heading(&change.group),
+        0 | 1 => rows::group_heading(&change.group, &change.case),
         _ => format!(
             "{} on {}: {}",
             text::line(&change.experiment),
             text::line(&change.target),
-            rows::heading(&change.group)
+            rows::group_heading(&change.group, &change.case)
         ),
     };
     let groups = changes

@@ -160,7 +160,7 @@ impl<'a> Matrix<'a> {
             let apart = apart(&cross_target, placed.index);
             let key = (placed.group.clone(), case.role == Role::Floor, apart);
             let place = *places.entry(key).or_insert_with(|| {
-                let name = rows::heading(&placed.group);
+                let name = rows::group_heading(&placed.group, &placed.name);
                 let rows = Vec::new();
                 groups.push(MatrixGroup { name, rows });
                 if !apart {
