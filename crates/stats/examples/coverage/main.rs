@@ -424,10 +424,10 @@ fn resting(_: &mut BoundsCheck, runs: usize) {
 fn neighbours(ledger: &mut BoundsCheck, runs: usize) {
     let runs = (runs / 25).max(20);
     println!(
-        "Undisturbed cost from slices, {runs} runs of 20 epochs (own and difference at least 93.5)"
+        "Undisturbed cost from slices, {runs} runs of 20 epochs (own, difference and net at least 93.5)"
     );
     println!(
-        "neighbours       work   known     own  difference  half-width   error   5th percentile   as found"
+        "neighbours       work   known     own  difference      net  half-width   error   5th percentile   as found"
     );
     let kinds = neighbours::Neighbours::ALL.map(|one| (one, 0.935));
     let unnoticed = neighbours::Neighbours::UNNOTICED.map(|one| (one, 0.0));
@@ -436,14 +436,15 @@ fn neighbours(ledger: &mut BoundsCheck, runs: usize) {
             let r = neighbours::reading(neighbours, work, 20, runs, 1);
             let read = if r.known > 0.0 {
                 format!(
-                    "{} {}     {:>8.2} {:>+8.3}",
+                    "{} {}     {}     {:>8.2} {:>+8.3}",
                     ledger.figure(r.own, least, 1.0),
                     ledger.figure(r.difference, least, 1.0),
+                    ledger.figure(r.net, least, 1.0),
                     r.width,
                     r.bias,
                 )
             } else {
-                format!("{:>40}", "not known")
+                format!("{:>53}", "not known")
             };
             println!(
                 "{:<15} {:>5.2} {:>7.1} {read} {:>+10.2} {:>+13.2} ±{:.2}",

@@ -53,7 +53,7 @@ impl Neighbours {
         }
     }
 
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         NONE,
         Self {
             name: "ticks",
@@ -98,6 +98,13 @@ impl Neighbours {
             ..NONE
         },
         Self {
+            name: "faint",
+            share: 0.7,
+            burst: 300.0,
+            slowdown: [0.005, 0.02],
+            ..NONE
+        },
+        Self {
             name: "busy, drifting",
             share: 0.8,
             burst: 300.0,
@@ -137,7 +144,10 @@ impl Neighbours {
 }
 
 /// How the work of slices differs: its relative standard deviation.
-pub(crate) const WORKS: [f64; 4] = [0.0005, 0.003, 0.012, 0.03];
+pub(crate) const WORKS: [f64; 5] = [0.0005, 0.003, 0.009, 0.012, 0.03];
+
+/// What the floor of the first case costs, whose slices do the same work each.
+const FLOOR: f64 = 0.3;
 
 /// The machine, at a moment.
 pub(crate) struct Machine {
@@ -217,6 +227,8 @@ pub(crate) struct Reading {
     /// The share of runs whose interval holds the true cost, and the true difference.
     pub(crate) own: f64,
     pub(crate) difference: f64,
+    /// The same of its cost without the floor.
+    pub(crate) net: f64,
     /// Mean half-width of the interval of the cost, in percent; and of the one as found.
     pub(crate) width: f64,
     pub(crate) found_width: f64,
@@ -244,20 +256,21 @@ pub(crate) fn reading(
         let length = epochs * BATCHES * 10 * SLICES;
         let mut machine = Machine::new(neighbours, length, run_seed);
         let mut dice = Dice::new(run_seed ^ 1);
-        let mut slices: [Vec<Vec<Vec<f64>>>; 2] = [vec![], vec![]];
+        let mut slices: [Vec<Vec<Vec<f64>>>; 3] = Default::default();
         let (mut found, mut percentile) = (vec![], vec![]);
         for _ in 0..epochs {
-            let loads = [1.0, 1.02].map(|level| level * (1.0 + 0.003 * dice.normal()));
-            let mut batches: [Vec<Vec<f64>>; 2] = [vec![], vec![]];
+            let loads = [1.0, 1.02, FLOOR].map(|level| level * (1.0 + 0.003 * dice.normal()));
+            let mut batches: [Vec<Vec<f64>>; 3] = Default::default();
             for _ in 0..BATCHES {
                 for (case, load) in loads.into_iter().enumerate() {
+                    let work = if case == 2 { WORKS[0] } else { work };
                     let slice = |_| {
                         let own = load * (1.0 + work * dice.normal());
                         machine.slice(own)
                     };
                     batches[case].push((0..SLICES).map(slice).collect());
                 }
-                machine.pass(8 * SLICES);
+                machine.pass(7 * SLICES);
             }
             let means = batches[0]
                 .iter()
@@ -269,7 +282,7 @@ pub(crate) fn reading(
                 slices[case].push(batches);
             }
         }
-        let [first, second] = slices.map(|epochs| undisturbed(&epochs).ok());
+        let [first, second, floor] = slices.map(|epochs| undisturbed(&epochs).ok());
         let truth = 1.0 + neighbours.drift / 2.0;
         reading.percentile_bias +=
             100.0 * (hodges_lehmann(&percentile).unwrap_or(f64::NAN) - truth) / runs as f64;
@@ -277,7 +290,7 @@ pub(crate) fn reading(
             reading.found_bias += 100.0 * (found.value - truth) / runs as f64;
             reading.found_width += 100.0 * (found.high - found.low) / 2.0;
         }
-        let (Some(first), Some(second)) = (first, second) else {
+        let (Some(first), Some(second), Some(floor)) = (first, second, floor) else {
             continue;
         };
         let Some(own) = first.estimate() else {
@@ -287,6 +300,15 @@ pub(crate) fn reading(
         reading.width += 100.0 * (own.high - own.low) / 2.0;
         reading.bias += 100.0 * (own.value - truth);
         reading.own += f64::from(u8::from(own.low <= truth && truth <= own.high));
+        let nets = first.values.iter().zip(&floor.values);
+        if let Some(net) =
+            Estimate::of_case(&nets.map(|(case, floor)| case - floor).collect::<Vec<_>>())
+        {
+            // As record/net.rs has it: either part may be too high by what a neighbour added without notice.
+            let (low, high) = (net.low - first.blind, net.high + FLOOR * floor.blind);
+            let truth = truth * (1.0 - FLOOR);
+            reading.net += f64::from(u8::from(low <= truth && truth <= high));
+        }
         let difference = Differences::pair(&second.values, &first.values);
         if let Some(difference) = Estimate::of(&difference.log_ratio) {
             let truth = 1.02f64.ln();
@@ -298,7 +320,12 @@ pub(crate) fn reading(
     let runs = runs as f64;
     reading.found_width /= runs;
     reading.known = known / runs;
-    for figure in [&mut reading.width, &mut reading.bias, &mut reading.own] {
+    for figure in [
+        &mut reading.width,
+        &mut reading.bias,
+        &mut reading.own,
+        &mut reading.net,
+    ] {
         *figure /= f64::max(known, 1.0);
     }
     reading.difference /= f64::max(compared, 1.0);
