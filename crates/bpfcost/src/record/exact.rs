@@ -174,13 +174,42 @@ pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
     let [low, high] = raw.loads?;
     let repeats = raw.repeats != Some(0) || raw.epochs >= AGREEING_LOADS;
-    Some(if repeats && high - low <= recorded_rounding(case) {
+    let [low, high] = if repeats && high - low <= recorded_rounding(case) {
         [raw.value; 2]
     } else if raw.repeats == Some(0) {
         [raw.min, raw.max]
     } else {
         [low, high]
-    })
+    };
+    let mean = now_and_then(case).map_or(raw.value, |rare| rare.mean);
+    Some([low.min(mean), high.max(mean)])
+}
+
+/// Batches that disagree with the count on which most agree: work that is done now and then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RareWork {
+    /// Batches that disagree, and all.
+    pub(crate) batches: [usize; 2],
+    /// The mean of all.
+    pub(crate) mean: f64,
+}
+
+/// One batch may have been interrupted without notice; so many were not.
+const FEWEST_RARE: usize = 2;
+
+/// The batches of a counted case that disagree with its count, if they are more than an accident; `None` where no count
+/// repeats.
+pub(crate) fn now_and_then(case: &CaseRecord) -> Option<RareWork> {
+    let raw = case.raw.as_ref().filter(|raw| raw.repeats > Some(0))?;
+    let [low, high] = raw.loads?;
+    let rounding = recorded_rounding(case);
+    let samples = Sample::new(&case.samples.concat())?;
+    let agrees = |value: &&f64| (low - rounding..=high + rounding).contains(*value);
+    let agree = samples.values().iter().filter(agrees).count();
+    let batches = [samples.len() - agree, samples.len()];
+    let mean = samples.mean();
+    let differs = batches[0] >= FEWEST_RARE && (mean - raw.value).abs() > rounding;
+    differs.then_some(RareWork { batches, mean })
 }
 
 /// The widest range over loads that a count of these takes, as a share of it; 0 where every load gives one number.
@@ -269,5 +298,35 @@ mod tests {
             verdict([95.0, 125.0], [100.0; 2]),
             (VerdictRecord::Unresolved, BudgetVerdict::CantTell, 1.0)
         );
+    }
+
+    /// A sweep in one batch of ten is no accident: the count is not called the same as that of a case without.
+    #[test]
+    fn work_now_and_then_is_no_accident() {
+        let record = |rare: usize| {
+            let load = |first: usize| {
+                let sample = |index: usize| if first + index < rare { 140.0 } else { 100.0 };
+                (0..10).map(sample).collect::<Vec<f64>>()
+            };
+            let data = case(&[&load(0), &load(10), &load(20)]);
+            let counts = load_counts(&data);
+            let mut record = crate::record::tests::record(3).cases.remove(0);
+            record.raw = raw(&data, &counts);
+            (record.samples, record.calibration) = (data.samples, data.calibration);
+            record
+        };
+        assert_eq!(recorded_range(&record(0)), Some([100.0; 2]));
+        assert_eq!(
+            recorded_range(&record(1)),
+            Some([100.0; 2]),
+            "an interruption"
+        );
+        let rare = now_and_then(&record(3)).unwrap();
+        assert_eq!((rare.batches, rare.mean), ([3, 30], 104.0));
+        assert_eq!(recorded_range(&record(3)), Some([100.0, 104.0]));
+        let [swept, plain] = [3, 0].map(|rare| Cost::raw(&record(rare)).unwrap());
+        let compared = comparison(&pair(), &swept, &plain, Some(0.02)).unwrap();
+        assert_eq!(compared.verdict, VerdictRecord::Unresolved);
+        assert_eq!(compared.budget, Some(BudgetVerdict::CantTell));
     }
 }

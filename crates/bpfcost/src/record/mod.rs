@@ -42,7 +42,7 @@ pub use cross_target::{
     by_experiment,
 };
 pub use disturbance::Disturbance;
-pub(crate) use exact::recorded_rounding;
+pub(crate) use exact::{now_and_then, recorded_rounding};
 pub use file::{FileError, load, writable, write};
 pub(crate) use file::{parse as parse_records, replace};
 pub use history::{CaseLevels, SessionHistory};

@@ -173,7 +173,14 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             as_much(record.unit)
         )
     });
-    let notes = [disturbed, modes, state, few, wide, off];
+    let rare = record::now_and_then(case).filter(|_| counted).map(|rare| {
+        let [differ, all] = rare.batches.map(|count| number::count(count as u64));
+        let mean = value(rare.mean, None, record.unit);
+        format!(
+            "{differ} of {all} batches count otherwise, {mean} in the mean: work done now and then"
+        )
+    });
+    let notes = [disturbed, modes, state, rare, few, wide, off];
     let notes = notes.into_iter().flatten();
     notes.map(|text| Note::new(Tone::Open, text)).collect()
 }

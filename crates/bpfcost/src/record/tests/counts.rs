@@ -22,6 +22,7 @@ fn counted(started: &str, cases: &[(&str, f64, [f64; 2], usize)]) -> Vec<Record>
             ratio: None,
             attempts: 0,
         });
+        case.samples = vec![vec![*value; 8]; 5];
         let raw = case.raw.as_mut().unwrap();
         raw.ci95 = None;
         raw.loads = Some(*loads);

@@ -41,9 +41,7 @@ pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Additi
     if env::consts::ARCH != "x86_64" {
         return Err(no_architecture(env::consts::ARCH));
     }
-    let headers = HEADERS.into_iter();
-    let headers = headers.filter(|(name, _)| !store.system.join(name).is_file());
-    command::require(Task::KernelBuild, "building a kernel", headers)?;
+    look_for_tools(&store.system)?;
     let staging = Staging::begin(&store.folder, observer)?;
     let suite = Suite::open(SUITE, &store.system, &staging, observer)?;
     let source = suite.package(SOURCE)?;
@@ -60,6 +58,13 @@ pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Additi
     let release = image::release(&built)?;
     fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
     staging.keep(&release, origin).map(Addition::New)
+}
+
+/// Refuses to begin without the programs and headers that a build needs.
+fn look_for_tools(system: &Path) -> Result<(), Error> {
+    let headers = HEADERS.into_iter();
+    let headers = headers.filter(|(name, _)| !system.join(name).is_file());
+    command::require(Task::KernelBuild, "building a kernel", headers)
 }
 
 /// The source tree, without what no build for this machine reads.
