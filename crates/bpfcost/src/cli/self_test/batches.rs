@@ -76,7 +76,8 @@ pub(super) fn read_slices(cpu: u32) -> Result<Vec<SliceReading>> {
         };
         let long = batch(LONG_SLICE)?;
         let short = batch(SHORT_SLICE)?;
-        if let Some(slice_ns) = median(&short.slices) {
+        // A clock that is too coarse for slices shows no cost of a read either.
+        if let Some(slice_ns) = median(&short.slices).filter(|_| short.clock_ns > 0) {
             readings.push(SliceReading {
                 ops: SHORT_SLICE,
                 slice_ns,

@@ -243,7 +243,8 @@ fn slices(slices: &[SliceReading]) -> Check {
                 "short slices cost {slice:+.2} clock reads more than long ones, and the batches of them {batch:+.2}; \
                  {SLICE_TOLERANCE} are allowed"
             ),
-            None => "the loop of this kernel does not cut a batch".to_owned(),
+            None => "no batch is cut: the loop of this kernel does not, or the clock is too coarse"
+                .to_owned(),
         },
     }
 }
@@ -256,7 +257,7 @@ fn intervals(sessions: &[Record]) -> Check {
     let missed = depths.iter().filter(|depth| **depth > 1.0).count();
     let allowed = allowed(depths.len(), MISS_RATE);
     let squares = depths.iter().map(|depth| depth.min(MOST_DEPTH).powi(2));
-    let n = depths.len() as f64;
+    let n = depths.len().max(1) as f64;
     let mean = squares.sum::<f64>() / n;
     let most = SQUARED_DEPTH + DEPTH_ERRORS * SQUARED_DEPTH_SD / n.sqrt();
     Check {
