@@ -7,6 +7,7 @@ use bpfcost_uprobe::process::{
     Counts, Error, Function, Hits, Image, Memory, Probe, Program, Runtime,
 };
 use common::{Binary, Target, program, wait_until};
+use std::fs::OpenOptions;
 
 const COUNTS: usize = 0;
 const HANDLED: usize = 1;
@@ -101,6 +102,31 @@ fn every_call_is_counted_whatever_the_program_is_built_as() {
         let (calls, hits) = probe_all(&Binary::compile("busy.c", flags), "8", "");
         assert!(hits.entry.hits > calls / 2, "{flags:?}: {hits:?}");
     }
+}
+
+/// A program whose file is larger than all memory, most of it a hole. What is read of it for a process, the fork that traces
+/// the process keeps: once that was all of the file, and 125 MB for each process.
+#[test]
+fn a_program_of_any_size_is_attached_to() {
+    let flags = ["-no-pie"];
+    let [small, large] = [(); 2].map(|()| Binary::compile("busy.c", &flags));
+    let file = OpenOptions::new().write(true).open(large.path()).unwrap();
+    if file.set_len(1 << 43).is_err() {
+        return common::require::skip_as("features", "this file system has no files of 8 TiB");
+    }
+    drop(file);
+    // Both have the function at the same address.
+    let work = function(&small.start(&["1", "w", "30000"]), "work");
+    let mut process = large.start(&["1", "w", "30000"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let entry = program::wild(&mut runtime);
+    let attachment = runtime.attach(&[both(&work, entry)]).unwrap();
+    process.send("go");
+    process.ready();
+    let (calls, wrong) = process.stop();
+    assert_eq!(wrong, 0);
+    let hits = runtime.detach(attachment).unwrap()[0];
+    assert_eq!(sum(hits.entry), calls, "{hits:?}");
 }
 
 #[test]

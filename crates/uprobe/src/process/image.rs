@@ -12,7 +12,8 @@ use object::{
     SymbolKind, elf,
 };
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Read as _},
     ops::Range,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -22,6 +23,10 @@ pub(super) use usdt::notes_are_whole;
 
 /// How far a name may be from the one that was asked for, to be suggested: edits, a third of its length.
 const EDITS: usize = 3;
+
+/// Bytes of an ELF file's header: its class, and the machine that it is for.
+const CLASS: usize = 4;
+const MACHINE: usize = 18;
 
 /// An executable file that a process has mapped.
 #[derive(Debug)]
@@ -52,13 +57,23 @@ pub struct Function {
 impl Image {
     /// The program that the process runs.
     pub fn of_program(pid: i32) -> Result<Self> {
-        let path =
-            fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Error::NoProcess { pid },
-                io::ErrorKind::PermissionDenied => permission::refused(pid),
-                _ => Error::system(format!("/proc/{pid}/exe"), error),
-            })?;
-        Self::read(pid, path, PathBuf::from(format!("/proc/{pid}/exe")))
+        let (path, from) = program(pid)?;
+        Self::read(pid, path, from)
+    }
+
+    /// The first address at which the process executes its program. Of the file it reads the header alone: all of a large
+    /// program would take as much memory, for each process that is attached to.
+    pub(super) fn program_address(pid: i32) -> Result<u64> {
+        let (path, from) = program(pid)?;
+        let mappings = executable_mappings(pid, &path, &from)?;
+        let mut header = [0; MACHINE + 2];
+        let read = File::open(&from).and_then(|mut file| file.read_exact(&mut header));
+        read.map_err(|error| Error::system(path.display().to_string(), error))?;
+        let machine = u16::from_le_bytes([header[MACHINE], header[MACHINE + 1]]);
+        if header[CLASS] != elf::ELFCLASS64 || machine != elf::EM_X86_64 {
+            return Err(Error::Architecture { pid });
+        }
+        Ok(mappings[0].start)
     }
 
     /// A file that the process executes, by any name that leads to it from here, such as `/proc/PID/map_files/RANGE`.
@@ -75,56 +90,14 @@ impl Image {
     }
 
     fn read(pid: i32, path: PathBuf, from: PathBuf) -> Result<Self> {
-        let all = mappings(pid)?;
-        if all.is_empty() {
-            return Err(Error::NoProcess { pid });
-        }
-        let metadata = fs::metadata(&from).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::NotMapped {
-                pid,
-                path: path.clone(),
-            },
-            io::ErrorKind::PermissionDenied => permission::refused(pid),
-            _ => Error::system(path.display().to_string(), error),
-        })?;
-        // Overlay and btrfs report another device to stat than to maps: there, the path has to agree.
-        let device = format!(
-            "{:02x}:{:02x}",
-            libc::major(metadata.dev()),
-            libc::minor(metadata.dev())
-        );
-        let real = fs::canonicalize(&from).unwrap_or_else(|_| path.clone());
-        let is_name = |mapping: &&Mapping| {
-            Path::new(&mapping.name) == path || Path::new(&mapping.name) == real
-        };
-        let executable = || {
-            all.iter()
-                .filter(|mapping| mapping.is_executable() && mapping.inode != 0)
-        };
-        let mut chosen: Vec<_> = executable()
-            .filter(|mapping| {
-                mapping.inode == metadata.ino() && (mapping.device == device || is_name(mapping))
-            })
-            .cloned()
-            .collect();
-        if chosen.is_empty() {
-            let deleted = format!("{} (deleted)", path.display());
-            let was_there =
-                executable().any(|mapping| is_name(&mapping) || mapping.name == deleted);
-            return Err(if was_there {
-                Error::Replaced { pid, path }
-            } else {
-                Error::NotMapped { pid, path }
-            });
-        }
-        chosen.sort_by_key(|mapping| mapping.start);
+        let mappings = executable_mappings(pid, &path, &from)?;
         let data =
             fs::read(&from).map_err(|error| Error::system(path.display().to_string(), error))?;
         Image {
             pid,
             path,
             data,
-            mappings: chosen,
+            mappings,
         }
         .checked()
     }
@@ -355,7 +328,7 @@ impl Image {
     }
 
     fn elf(&self) -> Result<object::File<'_>> {
-        if self.data.get(4) == Some(&elf::ELFCLASS32) {
+        if self.data.get(CLASS) == Some(&elf::ELFCLASS32) {
             return Err(Error::Architecture { pid: self.pid });
         }
         object::File::parse(&*self.data).map_err(|error| Error::Elf {
@@ -363,6 +336,70 @@ impl Image {
             reason: error.to_string(),
         })
     }
+}
+
+/// The program of a process: its path, and a name that leads to it from here.
+fn program(pid: i32) -> Result<(PathBuf, PathBuf)> {
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    let path = fs::read_link(&exe).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NoProcess { pid },
+        io::ErrorKind::PermissionDenied => permission::refused(pid),
+        _ => Error::system(exe.display().to_string(), error),
+    })?;
+    Ok((path, exe))
+}
+
+/// The mappings of a file that the process executes, in the order of their addresses: at least one. `path` is as the
+/// process sees it, and `from` leads to it from here.
+fn executable_mappings(pid: i32, path: &Path, from: &Path) -> Result<Vec<Mapping>> {
+    let all = mappings(pid)?;
+    if all.is_empty() {
+        return Err(Error::NoProcess { pid });
+    }
+    let metadata = fs::metadata(from).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NotMapped {
+            pid,
+            path: path.to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => permission::refused(pid),
+        _ => Error::system(path.display().to_string(), error),
+    })?;
+    // Overlay and btrfs report another device to stat than to maps: there, the path has to agree.
+    let device = format!(
+        "{:02x}:{:02x}",
+        libc::major(metadata.dev()),
+        libc::minor(metadata.dev())
+    );
+    let real = fs::canonicalize(from).unwrap_or_else(|_| path.to_owned());
+    let is_name =
+        |mapping: &&Mapping| Path::new(&mapping.name) == path || Path::new(&mapping.name) == real;
+    let executable = || {
+        all.iter()
+            .filter(|mapping| mapping.is_executable() && mapping.inode != 0)
+    };
+    let mut chosen: Vec<_> = executable()
+        .filter(|mapping| {
+            mapping.inode == metadata.ino() && (mapping.device == device || is_name(mapping))
+        })
+        .cloned()
+        .collect();
+    if chosen.is_empty() {
+        let deleted = format!("{} (deleted)", path.display());
+        let was_there = executable().any(|mapping| is_name(&mapping) || mapping.name == deleted);
+        return Err(if was_there {
+            Error::Replaced {
+                pid,
+                path: path.to_owned(),
+            }
+        } else {
+            Error::NotMapped {
+                pid,
+                path: path.to_owned(),
+            }
+        });
+    }
+    chosen.sort_by_key(|mapping| mapping.start);
+    Ok(chosen)
 }
 
 impl Function {

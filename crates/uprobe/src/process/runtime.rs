@@ -144,7 +144,7 @@ impl Runtime {
     /// the system calls would have to share the CPUs with them.
     pub fn open(pid: i32) -> Result<Self> {
         super::support::check()?;
-        let image = Image::of_program(pid)?;
+        let near = Image::program_address(pid)?;
         let memory = Memory::open(pid)?;
         let tracer = Arc::new(Tracer::start(pid, &memory)?);
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -157,7 +157,6 @@ impl Runtime {
             session.finish()?;
         }
         let session = Session::all(&tracer)?;
-        let near = image.first_address();
         let areas = match Areas::adopt(pid, &memory)? {
             Some(areas) => areas,
             None => {
