@@ -7,12 +7,15 @@ mod require;
 
 use std::{
     collections::BTreeSet,
+    fs,
+    path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bpfcost::builtin::{attach::AttachTypes, uprobe_threads::UprobeThreads};
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
 use bpfcost_bpf::{Space, attach::Attach, stats::StatsOn};
+use bpfcost_uprobe::mount::MountedFs;
 
 use crate::held::{held, settled};
 
@@ -102,6 +105,60 @@ fn every_case_proves_itself_and_leaves_nothing() {
     let left = || &held() - &before;
     settled(|| left().is_empty());
     assert_eq!(left(), BTreeSet::new());
+}
+
+/// Any tool that has loaded a program that prints leaves the tracepoint on. It is off for those cases, and as before then.
+#[test]
+fn the_tracepoint_of_printk_may_be_on() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let setup = setup(is(&["none/printk", "raw_tp-printk/empty"]));
+    if setup.cases.is_empty() {
+        return require::skip_as("features", "this kernel has a better event, the kfunc");
+    }
+    let switch = PrintkSwitch::set("1");
+    let mut epoch = AttachTypes.load(&setup).expect("load");
+    for case in &setup.cases {
+        trial(&mut *epoch, case);
+    }
+    epoch.unload().expect("unload");
+    assert_eq!(switch.state(), "1", "it is not as it was");
+}
+
+/// The tracepoint's state, put back when this is dropped.
+struct PrintkSwitch {
+    tracefs: MountedFs,
+    before: String,
+}
+
+impl PrintkSwitch {
+    fn set(state: &str) -> Self {
+        let mut switch = PrintkSwitch {
+            tracefs: MountedFs::ask("tracefs").expect("tracefs"),
+            before: String::new(),
+        };
+        switch.before = switch.state();
+        fs::write(switch.path(), state).expect("tracefs");
+        switch
+    }
+
+    fn path(&self) -> PathBuf {
+        self.tracefs
+            .path("events/bpf_trace/bpf_trace_printk/enable")
+    }
+
+    fn state(&self) -> String {
+        let state = fs::read_to_string(self.path()).expect("its state");
+        state.trim().to_owned()
+    }
+}
+
+impl Drop for PrintkSwitch {
+    fn drop(&mut self) {
+        let _ = fs::write(self.path(), &self.before);
+    }
 }
 
 /// What a program of ours does at an event must not be seen by the one of another case.

@@ -30,7 +30,7 @@ use libbpf_rs::{Link, ProgramMut};
 pub use attach_method::AttachMethod;
 pub(crate) use attach_method::{MethodAttachment, Toolbox};
 pub use body::Body;
-pub use bpfcost_uprobe::object::load_quietly;
+pub use bpfcost_uprobe::object::{PrintkOff, load_quietly};
 pub use buffers::BufferCounts;
 pub use counter::{Counter, CounterBody, HitCounts};
 pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};

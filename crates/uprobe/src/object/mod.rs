@@ -28,5 +28,5 @@ pub use loading::{
     open_object, programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
-pub use printk::load_quietly;
+pub use printk::{PrintkOff, load_quietly};
 pub use verifier_log::shorten as shorten_log;

@@ -1,5 +1,6 @@
 //! The tracepoint of `bpf_trace_printk`. The kernel switches it on, for the trace buffer, when a program that calls
-//! the helper is loaded, and leaves it on. It does so after the load has returned (Linux 6.18), or during it.
+//! the helper is loaded, and leaves it on. It does so after the load has returned (Linux 6.18), or during it. So it is on
+//! wherever any tool has loaded such a program since the machine booted.
 
 use std::{
     fs::{self, File},
@@ -38,10 +39,46 @@ pub fn load_quietly<T>(load: impl FnOnce() -> T) -> T {
     };
     let _off = KeptOff {
         // Without it, all but a kill is provided for.
-        custodian: switch.outlive().ok(),
+        custodian: switch.outlive(|| switch.keep_off()).ok(),
         switch,
     };
     load()
+}
+
+/// The tracepoint, switched off. Dropping this switches it on again; where this process is killed, the custodian does.
+#[derive(Debug)]
+pub struct PrintkOff {
+    switch: Switch,
+    custodian: Option<Child>,
+}
+
+impl PrintkOff {
+    /// Switches it off. `None` where it is off already, or where there is none.
+    pub fn switch_off() -> Option<Self> {
+        let switch = Switch::lock()?;
+        if switch.is_on() != Some(true) {
+            return None;
+        }
+        let off = PrintkOff {
+            custodian: switch.outlive(|| switch.set_on()).ok(),
+            switch,
+        };
+        off.switch.keep_off();
+        off.switch.unlock();
+        Some(off)
+    }
+}
+
+impl Drop for PrintkOff {
+    fn drop(&mut self) {
+        // A load in another process, which knows it as off, would switch it off again.
+        wait_for_lock(&self.switch.locked);
+        self.switch.set_on();
+        self.switch.unlock();
+        if let Some(custodian) = &self.custodian {
+            custodian.kill();
+        }
+    }
 }
 
 /// Switches it off when this is dropped, or the custodian does when this process has ended.
@@ -61,6 +98,7 @@ impl Drop for KeptOff {
 
 /// The switch of the tracepoint, locked: what another load switches on would be taken for somebody else's wish, in this
 /// process or in another one of this tool.
+#[derive(Debug)]
 struct Switch {
     tracefs: MountedFs,
     locked: File,
@@ -71,13 +109,16 @@ impl Switch {
     fn lock() -> Option<Self> {
         let tracefs = MountedFs::ask("tracefs").ok()?;
         let locked = File::open(tracefs.path(SWITCH)).ok()?;
-        for _ in 0..MOST_TRIES {
-            if flock(&locked, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                break;
-            }
-            thread::sleep(BETWEEN_LOOKS);
-        }
+        wait_for_lock(&locked);
         Some(Switch { tracefs, locked })
+    }
+
+    fn unlock(&self) {
+        let _ = flock(&self.locked, FlockOperation::Unlock);
+    }
+
+    fn set_on(&self) {
+        let _ = fs::write(self.tracefs.path(SWITCH), "1");
     }
 
     fn is_on(&self) -> Option<bool> {
@@ -103,14 +144,24 @@ impl Switch {
         }
     }
 
-    /// Starts a process that keeps it off when this one has ended. It has the lock, too.
-    fn outlive(&self) -> io::Result<Child> {
+    /// Starts a process that does something when this one has ended. It has the lock, too.
+    fn outlive(&self, last: impl FnOnce()) -> io::Result<Child> {
         let tool = this_process()?;
         let kept = [tool.as_fd(), self.locked.as_fd(), self.tracefs.as_fd()];
         Child::fork(&kept, || {
             let mut end = [PollFd::new(&tool, PollFlags::IN)];
             while !matches!(rustix::event::poll(&mut end, None), Ok(1..)) {}
-            self.keep_off();
+            last();
         })
+    }
+}
+
+/// Takes the lock, or goes on without it.
+fn wait_for_lock(locked: &File) {
+    for _ in 0..MOST_TRIES {
+        if flock(locked, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
     }
 }

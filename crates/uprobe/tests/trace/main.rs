@@ -9,13 +9,14 @@ mod in_kernel;
 
 use bpfcost_uprobe::{
     mount::MountedFs,
-    object::{Choice, LoadedObject, load_quietly},
+    object::{Choice, LoadedObject, PrintkOff, load_quietly},
     probes::Probes,
     process::{Child, Hits},
 };
 use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 use libbpf_rs::{Object, ObjectBuilder};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The words of the object's variables.
 const RETURNED: usize = 1;
@@ -62,16 +63,65 @@ fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
     left
 }
 
+const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
+
 /// Whether the kernel's own tracepoint of lines is on.
 fn state() -> String {
     let tracefs = MountedFs::ask("tracefs").unwrap();
-    let switch = tracefs.path("events/bpf_trace/bpf_trace_printk/enable");
-    std::fs::read_to_string(switch).unwrap()
+    std::fs::read_to_string(tracefs.path(SWITCH)).unwrap()
+}
+
+fn set_state(state: &str) {
+    let tracefs = MountedFs::ask("tracefs").unwrap();
+    std::fs::write(tracefs.path(SWITCH), state.trim()).unwrap();
+}
+
+/// One test of the switch at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts the switch back when dropped.
+struct AsBefore(String);
+
+impl Drop for AsBefore {
+    fn drop(&mut self) {
+        set_state(&self.0);
+    }
+}
+
+/// Somebody's tool has printed since the machine booted, so that it is on.
+#[test]
+fn the_kernels_switch_is_off_for_a_while_and_then_on_again() {
+    let _turn = alone();
+    let before = AsBefore(load_quietly(state));
+    set_state("0");
+    assert!(PrintkOff::switch_off().is_none(), "there is nothing to do");
+    set_state("1");
+    let off = PrintkOff::switch_off().expect("it was on");
+    assert_eq!(state().trim(), "0");
+    // A load under it leaves it off.
+    drop(open());
+    assert_eq!(state().trim(), "0");
+    drop(off);
+    assert_eq!(state().trim(), "1");
+    // The tool is killed while it is off.
+    let tool = Child::fork(&[], || {
+        let _off = PrintkOff::switch_off();
+        std::thread::sleep(std::time::Duration::from_secs(1000));
+    });
+    let tool = tool.unwrap();
+    common::wait_until(|| state().trim() == "0");
+    tool.kill();
+    common::wait_until(|| state().trim() == "1");
+    drop(before);
 }
 
 /// The kernel switches its own tracepoint of lines on when it loads such a program, and leaves it on.
 #[test]
 fn the_kernels_switch_of_lines_is_as_before() {
+    let _turn = alone();
     let before = load_quietly(state);
     drop(open());
     assert_eq!(load_quietly(state), before);
@@ -80,10 +130,10 @@ fn the_kernels_switch_of_lines_is_as_before() {
 /// A tool is killed when the kernel has switched it on, and nobody has switched it off yet. Another load waits until it is.
 #[test]
 fn a_kill_leaves_the_kernels_switch_as_before() {
+    let _turn = alone();
+    let _before = AsBefore(load_quietly(state));
+    set_state("0");
     let before = load_quietly(state);
-    if before.trim() != "0" {
-        return common::require::skip_as("features", "somebody reads the lines of bpf_printk");
-    }
     let object = compile::bpf("tests/trace/trace.bpf.c");
     let tool = Child::fork(&[], || {
         let open = ObjectBuilder::default().open_memory(&object).unwrap();

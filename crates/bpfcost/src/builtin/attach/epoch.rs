@@ -8,7 +8,7 @@ use bpfcost_bpf::{
     CpuPin,
     attach::{
         self, Attach, Attachment, BatchRequest, BatchResult, Body, BodyMaps, Driver, Events,
-        ProbeCounts, ProbePrograms, Trouble,
+        PrintkOff, ProbeCounts, ProbePrograms, Trouble,
     },
     stats::{self, RunStats, StatsOn},
 };
@@ -40,6 +40,8 @@ pub(super) struct AttachEpoch {
     cpu: u32,
     exact: bool,
     _pinned: CpuPin,
+    /// Last, for the kernel switches it on with each program that prints.
+    _printk: Option<PrintkOff>,
 }
 
 /// What is attached just now.
@@ -58,6 +60,10 @@ impl AttachEpoch {
         let maps = BodyMaps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
         let mut drivers = Drivers::new();
+        // Where any tool has printed before, the trace buffer gets every line: a cost that is not the attached program's.
+        let mut ways = setup.cases.iter().filter_map(AttachCase::of);
+        let prints = ways.any(|way| way.driver() == Driver::Printk);
+        let printk = prints.then(PrintkOff::switch_off).flatten();
         for way in setup.cases.iter().filter_map(AttachCase::of) {
             if let Entry::Vacant(place) = drivers.entry(way.driver()) {
                 place.insert(start(way.driver()));
@@ -81,6 +87,7 @@ impl AttachEpoch {
             cpu,
             exact: setup.exact,
             _pinned: pinned,
+            _printk: printk,
         })
     }
 
