@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test mutants fuzz soak endurance miri tsan bench lint clean
+.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -13,14 +13,17 @@ BPFCOST    := $(TARGET_DIR)/release/bpfcost
 
 # Empty for root. Without sudo it stays empty too, and bpfcost names the capability that it lacks.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo -E))
-# What makes cargo run tests and benchmarks through that, as in CARGO_TARGET_X86_64_…_RUNNER="sudo -E".
-RUNNER   = $(if $(AS_ROOT),CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)_RUNNER="$(AS_ROOT)")
+# What makes cargo run tests and benchmarks through that, as in CARGO_TARGET_X86_64_…_RUNNER="sudo -E". Tests set what
+# they need of the machine.
+RUN_BY   = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)_RUNNER
+RUNNER   = $(if $(AS_ROOT),$(RUN_BY)="$(AS_ROOT)")
+TESTED   = $(RUN_BY)="$(AS_ROOT) $(CURDIR)/scripts/conditions.sh"
 
 C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
 SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
 
 help: ## Show this
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: ## Install everything that run, test and lint need (Debian 12 or newer)
 	@scripts/setup.sh all
@@ -49,7 +52,23 @@ atlas: build ## Measure every way to attach, on three kernels and here: docs/ATL
 test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test
-	$(RUNNER) cargo test --workspace --locked
+	$(TESTED) cargo test --workspace --locked --no-fail-fast
+
+# The suites that look at the machine's state, on one in which other tools have left theirs.
+PLANTED = -p bpfcost-bpf --test attach -p bpfcost-uprobe --test trace -p bpfcost --test attach --test attaching --test cli \
+	--test overhead
+
+test-planted: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
+test-planted: ## Run the tests that look at the machine, with sysctls, a tracepoint, a tracer and load of others planted
+	@scripts/setup.sh test
+	cargo test --locked --no-run $(PLANTED)
+	$(AS_ROOT) scripts/plant.sh env $(TESTED) PATH="$$PATH" cargo test --locked --no-fail-fast $(PLANTED)
+
+examples: build ## Run each command of README and docs/experiments that shows its output, with the release build
+	@scripts/setup.sh test
+	$(BPFCOST) kernel add trixie sid
+	BPFCOST_EXAMPLES=$(abspath $(BPFCOST)) $(RUNNER) cargo test --locked -p bpfcost --test cli -- --ignored --nocapture \
+		commands_with_their_output_run
 
 mutants: ## Make every BPF program wrong in every small way, and count what the checks catch (OF="map.bpf.c jhash.h:56")
 	@scripts/setup.sh test

@@ -2,7 +2,8 @@
 //! as runnable runs.
 //!
 //! A block of commands that begins with "```sh run" is run, line by line, in a separate folder, in which `docs` and
-//! `experiments` are those of the repository. Links into the web are not followed: tests must pass without a network.
+//! `experiments` are those of the repository. A block that shows a command's output begins with its command, behind a `$`:
+//! those take minutes, and `make examples` runs them, with the release build. Links into the web are not followed: tests must pass without a network.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -174,6 +175,68 @@ fn pages_stay_short() {
         let words = pages[Path::new(page)].split_whitespace().count();
         assert!(words <= most, "{page} has {words} words, at most {most}");
     }
+}
+
+/// The command at the beginning of each block that shows what it prints, with the page.
+fn commands_with_output() -> Vec<(PathBuf, String)> {
+    let mut commands = Vec::new();
+    for (page, text) in pages() {
+        if page != Path::new("README.md") && !page.starts_with("docs/experiments") {
+            continue;
+        }
+        let mut lines = text.lines();
+        while lines.any(|line| line.trim_end() == "```") {
+            let Some(first) = lines.next().and_then(|line| line.strip_prefix("$ ")) else {
+                // The end of a block, or one that shows a drawing.
+                continue;
+            };
+            let mut command = first.to_owned();
+            while command.ends_with('\\') {
+                command.pop();
+                command += lines.next().expect("the command goes on").trim_start();
+            }
+            commands.push((page.clone(), command));
+        }
+    }
+    commands
+}
+
+#[test]
+fn pages_show_commands_with_their_output() {
+    let commands = commands_with_output();
+    let of_readme = commands
+        .iter()
+        .filter(|(page, _)| page == Path::new("README.md"));
+    assert!(of_readme.count() >= 6, "{commands:?}");
+    for (page, command) in &commands {
+        let words = shlex::split(command).unwrap_or_else(|| panic!("{}", page.display()));
+        let program = words.iter().find(|word| *word != "sudo");
+        assert_eq!(program.map(String::as_str), Some("bpfcost"), "{command}");
+    }
+}
+
+/// As they are typed, but for `sudo`. Each ends well, or with the exit code of a gate that it asks for.
+#[test]
+#[ignore = "takes minutes: make examples"]
+fn commands_with_their_output_run() {
+    let program = std::env::var("BPFCOST_EXAMPLES");
+    let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_bpfcost").to_owned());
+    let mut failed = Vec::new();
+    for (page, command) in commands_with_output() {
+        let command = command.trim_start_matches("sudo ").to_owned();
+        let tool = Tool::new();
+        let words = shlex::split(&command).expect("words");
+        let mut run = tool.with_caches(tool.wrapped(&program, ""));
+        let begun = std::time::Instant::now();
+        let output = said(&run.args(&words[1..]).output().expect("the binary runs"));
+        let (page, seconds) = (page.display(), begun.elapsed().as_secs());
+        println!("{page}: {command}: {:?} after {seconds} s", output.code);
+        let is_gate = words.iter().any(|word| word == "--budget");
+        if output.code != Some(0) && !(is_gate && output.code == Some(1)) {
+            failed.push(format!("{page}: {command}: {output:?}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
 #[test]
