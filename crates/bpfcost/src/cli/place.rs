@@ -3,7 +3,10 @@
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -13,7 +16,6 @@ use bpfcost_bpf::{LoadedProgram, timing::Loop};
 
 use super::{
     exit::{interrupted, lacking, usage},
-    kernel::ProgressView,
     output::note,
     outside,
 };
@@ -35,8 +37,9 @@ use crate::{
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
 const LISTEN: Duration = Duration::from_millis(50);
 
-/// How long a guest may take to end the trial under way once it is asked to.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Wall time that a guest has to end the trial under way once it is asked to. A slow one loses that trial: a person
+/// waits for the prompt.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Default CPUs of a guest: one to measure on, one for everything else.
 const GUEST_CPUS: u32 = 2;
@@ -71,7 +74,7 @@ impl Place {
         experiment: &dyn Experiment,
         plan: &Plan,
         journal: Option<&Path>,
-        interrupt: &AtomicBool,
+        interrupt: &Arc<AtomicBool>,
     ) -> Result<(Place, Machine)> {
         let target: Target = plan
             .target
@@ -176,12 +179,12 @@ pub(super) fn features() -> Result<Vec<FeatureRecord>> {
     bpfcost_bpf::Feature::ALL.into_iter().map(entry).collect()
 }
 
-/// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.
+/// The kernel that a target's guest is to have; `None` for the host.
 pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
     let Some(name) = target.kernel() else {
         return Ok(None);
     };
-    Ok(Some(Store::of_user()?.ensure(name, &ProgressView::new()?)?))
+    Ok(Some(Store::of_user()?.find(name)?))
 }
 
 /// How many CPUs a guest has, to run on these.
@@ -264,7 +267,7 @@ fn boot(
     kernel: Kernel,
     plan: &Plan,
     journal: Option<&Path>,
-    interrupt: &AtomicBool,
+    interrupt: &Arc<AtomicBool>,
 ) -> Result<(Guest, Machine)> {
     let tools = Tools::find()?;
     let job = Job {
@@ -331,9 +334,9 @@ fn start(
     shape: &GuestSpec,
     job: &Job,
     journal: Option<&Path>,
-    interrupt: &AtomicBool,
+    interrupt: &Arc<AtomicBool>,
 ) -> Result<(Guest, Machine)> {
-    let mut guest = Guest::start(tools, shape, job, journal)?;
+    let mut guest = Guest::start(tools, shape, job, journal, interrupt)?;
     loop {
         match guest.listen()? {
             Some(Message::Machine(machine)) => {
@@ -443,7 +446,7 @@ fn measure_there(
                 guest.stop()?;
                 asked = Some(Instant::now());
             }
-            Some(since) if since.elapsed() > FAREWELL => break,
+            Some(since) if since.elapsed() > STOP_TIMEOUT => break,
             _ => {}
         }
     }

@@ -3,7 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -84,7 +87,7 @@ impl Session {
         experiment: Box<dyn Experiment>,
         plan: Plan,
         out: &Path,
-        interrupt: &AtomicBool,
+        interrupt: &Arc<AtomicBool>,
     ) -> Result<Self> {
         record::writable(out)?;
         Journal::vacant(out)?;
@@ -114,7 +117,7 @@ impl Session {
         path: &Path,
         time: Option<Duration>,
         precision: Option<f64>,
-        interrupt: &AtomicBool,
+        interrupt: &Arc<AtomicBool>,
     ) -> Result<Self> {
         let (journal, mut contents) = Journal::resume(path, &now())?;
         let mut plan = contents.header.plan.clone();

@@ -7,7 +7,7 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{Capture, Process, RunContext, Search, describe_exit},
+    process::{Capture, Process, ProcessClock, RunContext, Search, describe_exit},
     restore::{RestoreGuard, SavedState},
 };
 
@@ -82,14 +82,14 @@ impl Tool {
 
     /// Waits until it is ready; what it has loaded.
     fn ready(&self, process: &mut Process, loading: &mut Loading) -> Result<Vec<u32>> {
-        let begun = Instant::now();
+        let clock = ProcessClock::start_new();
         loop {
             let programs = loading.look(&process.pids());
             self.alive(process)?;
             match programs {
                 Some(programs) => return Ok(programs),
-                None if self.plain && begun.elapsed() > UP => return Ok(Vec::new()),
-                None if begun.elapsed() < PATIENCE => {}
+                None if self.plain && clock.wall() > UP => return Ok(Vec::new()),
+                None if !clock.exceeds(process.id(), PATIENCE) => {}
                 None => {
                     return Err(anyhow!(
                         "{} loaded no BPF program within {} s\n{}\n  If it is a tool without BPF, write \
@@ -144,7 +144,7 @@ impl Probe for Tool {
         self.alive(&mut running.process)?;
         let programs = running.loading.programs_now(&running.process.pids());
         running.process.signal(Signal::INT);
-        if running.process.wait(FAREWELL).is_err() {
+        if running.process.end_within(FAREWELL).is_err() {
             running.process.stop(Signal::TERM);
         }
         let lost = running.process.found();

@@ -1,6 +1,7 @@
 //! Child processes: servers, clients, probes and agents. Each has its output captured and a control group of its
 //! own (a process group if there are no control groups), and ends with its owner, however that ends.
 
+mod clock;
 mod group;
 mod output;
 mod process_tree;
@@ -15,7 +16,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::Arc,
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +30,7 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
+pub(crate) use clock::{ProcessClock, ProcessTime};
 pub(crate) use group::group_of;
 pub(crate) use output::{Capture, Search};
 pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
@@ -66,6 +68,7 @@ pub struct Process {
     child: Child,
     output: Output,
     cgroup: Option<Cgroup>,
+    clock: ProcessClock,
     /// Whether it is talked to. The end of that is its own end, and what it started for itself has things to put back then.
     is_talked_to: bool,
     reaper: Arc<Reaper>,
@@ -159,6 +162,7 @@ impl Process {
             child,
             output,
             cgroup,
+            clock: ProcessClock::start_new(),
             is_talked_to,
             reaper,
         };
@@ -204,29 +208,43 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end: woken by it, for looking now and then would take CPU time in a window, and be late.
+    /// Waits for its end, so long after its start.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let clock = self.clock.clone();
+        self.wait_by(&clock, limit)
+    }
+
+    /// Waits for its end from now on, once it was asked to end.
+    pub(crate) fn end_within(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let clock = ProcessClock::start(self.id());
+        self.wait_by(&clock, limit)
+    }
+
+    /// Waits for its end: woken by it, for looking now and then would take CPU time in a window, and be late. Time in which
+    /// it waits for a CPU does not count.
+    fn wait_by(&mut self, clock: &ProcessClock, limit: Duration) -> Result<ExitStatus> {
         if let Some(status) = self.ended()? {
             return Ok(status);
         }
         let end = pidfd_open(self.pid(), PidfdFlags::empty())
             .with_context(|| format!("cannot wait for the end of {}", self.name))?;
-        let patience = Timespec::try_from(limit)?;
         let mut ends = [PollFd::new(&end, PollFlags::IN)];
-        let begun = Instant::now();
-        retry_on_intr(|| poll(&mut ends, Some(&patience)))?;
-        // Where a probe traces it just then, its parent can ask for its status a moment later.
-        while begun.elapsed() < limit {
+        let mut able = clock.wall();
+        while able < limit {
+            let left = Timespec::try_from(limit - able)?;
+            retry_on_intr(|| poll(&mut ends, Some(&left)))?;
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
+            // Where a probe traces it just then, its parent can ask for its status a moment later.
             sleep(LOOK);
+            able = clock.elapsed(self.id()).able();
         }
         self.ended()?.with_context(|| {
             format!(
                 "{} has not ended after {:.0} s",
                 self.name,
-                limit.as_secs_f64()
+                clock.wall().as_secs_f64()
             )
         })
     }
@@ -294,8 +312,8 @@ impl Process {
     pub fn stop(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(self.pid(), signal);
-            let begun = Instant::now();
-            while begun.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
+            let clock = ProcessClock::start(self.id());
+            while !clock.exceeds(self.id(), FAREWELL) && matches!(self.child.try_wait(), Ok(None)) {
                 sleep(LOOK);
             }
         }
@@ -314,7 +332,7 @@ impl Process {
             self.reaper.done(duty);
         }
         // One that hangs in the kernel does not even die; the reaper removes its group when it does.
-        let _ = self.wait(FAREWELL);
+        let _ = self.end_within(FAREWELL);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, TcpListener},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -15,7 +15,9 @@ use regex::bytes::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Capture, Process, RunContext, Search, describe_exit, holds, process_name};
+use crate::process::{
+    Capture, Process, ProcessClock, RunContext, Search, describe_exit, holds, process_name,
+};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -90,7 +92,7 @@ impl Server {
     /// Waits until it takes load: at its start, and before each window, for some close their port meanwhile.
     /// That is checked without connecting.
     pub fn ready(&mut self) -> Result<()> {
-        let begun = Instant::now();
+        let clock = ProcessClock::start(self.process.id());
         loop {
             self.alive()?;
             let listens = match self.port {
@@ -101,7 +103,7 @@ impl Server {
             if listens && printed {
                 return Ok(());
             }
-            if begun.elapsed() > self.within {
+            if clock.exceeds(self.process.id(), self.within) {
                 let lacks = match (listens, self.port) {
                     (false, Some(port)) => format!("it does not listen on port {port}"),
                     _ => "its output does not match ready.output".to_owned(),

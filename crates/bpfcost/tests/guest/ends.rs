@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::{
     require,
     tool::{Said, Tool},
-    visit::{QUICK, Visit, aside, assert_nothing_left, processes, says},
+    visit::{QUICK, Visit, aside, assert_nothing_left, processes, says, signal},
 };
 
 /// A run in a guest that is ended by these signals, at a moment.
@@ -102,6 +102,35 @@ fn interrupted_while_the_guest_boots() {
     };
     assert_eq!(said.code, Some(130), "{said:?}");
     said.complains(&["nothing was measured"]);
+    assert_eq!(tool.names(), ["scratch"]);
+}
+
+/// QEMU gets no CPU any more, so that the guest never comes to the end of its trial.
+#[test]
+fn interrupted_while_qemu_stands_still() {
+    let stop = |visit: &mut Visit, tool: &Tool| {
+        measuring(visit, tool);
+        let qemu = visit.qemu(tool);
+        signal(qemu, "STOP");
+    };
+    let Some((tool, said)) = ended(&["INT"], stop) else {
+        return;
+    };
+    assert_eq!(said.code, Some(130), "{said:?}");
+    assert!(tool.path("x.json").exists(), "what was measured is kept");
+}
+
+/// The same while the guest boots, or goes on where an earlier one was.
+#[test]
+fn interrupted_while_qemu_does_not_start() {
+    let stop = |visit: &mut Visit, tool: &Tool| {
+        let qemu = visit.qemu(tool);
+        signal(qemu, "STOP");
+    };
+    let Some((tool, said)) = ended(&["INT"], stop) else {
+        return;
+    };
+    assert_eq!(said.code, Some(130), "{said:?}");
     assert_eq!(tool.names(), ["scratch"]);
 }
 

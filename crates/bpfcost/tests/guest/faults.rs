@@ -5,6 +5,8 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
 use bpfcost::target::guest::HOOKS;
@@ -13,7 +15,7 @@ use crate::{
     planted::{GOOD, planted},
     require,
     tool::Tool,
-    visit::{QUICK, Visit, assert_nothing_left, command, refused},
+    visit::{QUICK, Visit, assert_nothing_left, command, refused, signal},
 };
 
 /// A run on the usual kernel with a fault put in.
@@ -48,9 +50,34 @@ fn panics_while_it_boots() {
 #[test]
 fn hangs_while_it_boots() {
     fails(
-        r#"{"before": "sleep 1000", "boot_s": 30}"#,
-        &["has not booted within 30 s", "Last lines of its console:"],
+        r#"{"before": "sleep 1000", "boot_s": 30, "asleep_s": 30}"#,
+        &[
+            "has not booted within",
+            "in which QEMU got",
+            "s of CPU time",
+            "Last lines of its console:",
+        ],
     );
+}
+
+/// Its QEMU gets no CPU for longer than a boot may take. A limit in wall time would end it.
+#[test]
+fn gets_no_cpu_while_it_boots() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    // Never by KVM, which would be given up.
+    let line = format!("{QUICK} --on exact:{kernel}");
+    let hooks = r#"{"boot_s": 30, "asleep_s": 100000}"#;
+    let mut visit = Visit::start(&tool, &line, hooks);
+    let qemu = visit.qemu(&tool);
+    signal(qemu, "STOP");
+    sleep(Duration::from_secs(35));
+    signal(qemu, "CONT");
+    let said = visit.end();
+    assert_nothing_left(&tool);
+    assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 #[test]
@@ -58,8 +85,8 @@ fn hangs_in_the_middle() {
     // It stops everything else as soon as something is in the stream.
     fails(
         r#"{"before": "(while [ ! -s /run/bpfcost/stream ]; do sleep 0.1; done; killall -STOP bpfcost) &",
-            "silence_s": 6}"#,
-        &["hangs: no message from it for 6 s"],
+            "silence_s": 20, "asleep_s": 20}"#,
+        &["hangs: no message from it for", "in which QEMU got"],
     );
 }
 
@@ -168,7 +195,7 @@ fn does_not_boot(
     let said = crate::visit::says(
         &tool,
         &format!("{QUICK} --on vm:{}", image.display()),
-        &format!(r#"{{"boot_s": {boot_s}}}"#),
+        &format!(r#"{{"boot_s": {boot_s}, "asleep_s": {boot_s}}}"#),
     );
     assert!(matches!(said.code, Some(2 | 4)), "{said:?}");
     said.complains(words);

@@ -83,10 +83,20 @@ impl Visit {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("sh")
-            .args(["-c", &format!("kill -{name} {}", self.id())])
-            .status();
-        assert!(sent.expect("sh runs").success());
+        signal(self.id(), name);
+    }
+
+    /// Waits for its QEMU, and returns its number.
+    #[track_caller]
+    pub(crate) fn qemu(&mut self, tool: &Tool) -> u32 {
+        let find = || {
+            children(tool).into_iter().find_map(|(pid, line)| {
+                let is_qemu = line.starts_with("/") && line.contains("/qemu-system");
+                (is_qemu && line.contains("-kernel")).then_some(pid)
+            })
+        };
+        self.wait_for(|_| find().is_some());
+        find().expect("it was there")
     }
 
     /// Waits for its end.
@@ -123,8 +133,21 @@ pub(crate) fn refused(tool: &Tool, line: &str, hooks: &str, words: &[&str]) -> S
     said
 }
 
+/// Sends a signal, by its name, to a process.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -{name} {pid}")])
+        .status();
+    assert!(sent.expect("sh runs").success());
+}
+
 /// The processes that have to do with this home, by their arguments or by their environment.
 pub(crate) fn processes(tool: &Tool) -> Vec<String> {
+    children(tool).into_iter().map(|(_, line)| line).collect()
+}
+
+/// The same, each with its number.
+fn children(tool: &Tool) -> Vec<(u32, String)> {
     let scratch = tool.path("scratch").display().to_string();
     fs::read_dir("/proc")
         .expect("processes")
@@ -135,7 +158,8 @@ pub(crate) fn processes(tool: &Tool) -> Vec<String> {
                 Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
             };
             let (line, set) = (text("cmdline")?, text("environ").unwrap_or_default());
-            (line.contains(&scratch) || set.contains(&scratch)).then_some(line)
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            (line.contains(&scratch) || set.contains(&scratch)).then_some((pid, line))
         })
         .collect()
 }

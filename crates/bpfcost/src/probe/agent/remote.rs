@@ -16,7 +16,7 @@ use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
     fault::Fault,
     probe::{Probe, WindowCounts, WrongProbe, leftovers},
-    process::{Process, RunContext, describe_exit},
+    process::{Process, ProcessClock, RunContext, describe_exit},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
@@ -61,19 +61,22 @@ impl Remote {
     }
 
     fn hear(&mut self) -> Result<AgentReply> {
-        let heard = heard(&self.answers, PATIENCE);
-        if !heard.with_context(|| format!("cannot read from the agent {}", self.name))? {
-            bail!(
-                "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
-                self.name,
-                PATIENCE.as_secs_f64(),
-                self.process.tail()
-            );
+        let clock = ProcessClock::start(self.process.id());
+        let reading = || format!("cannot read from the agent {}", self.name);
+        while !heard(&self.answers, PATIENCE).with_context(reading)? {
+            if clock.exceeds(self.process.id(), PATIENCE) {
+                bail!(
+                    "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
+                    self.name,
+                    clock.wall().as_secs_f64(),
+                    self.process.tail()
+                );
+            }
         }
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| format!("cannot read from the agent {}", self.name))? == 0 {
-            let ended = self.process.wait(FAREWELL)?;
+            let ended = self.process.end_within(FAREWELL)?;
             return Err(anyhow!(
                 "the agent {} {}\n{}",
                 self.name,
@@ -139,7 +142,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.ask.take());
         // Dropping the process ends it where it does not, and what it started.
-        let _ = self.process.wait(FAREWELL);
+        let _ = self.process.end_within(FAREWELL);
     }
 }
 

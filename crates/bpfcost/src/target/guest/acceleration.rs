@@ -38,8 +38,8 @@ pub enum KvmSupport {
 }
 
 impl Acceleration {
-    /// How long a boot may take. Emulated ones take 5 to 20 s on an idle machine; with KVM 2 s, and one
-    /// that hangs must not be waited for long.
+    /// CPU time that a boot may take. Emulated ones take 5 to 20 s; with KVM 2 s, and one that hangs must not be waited for
+    /// long.
     pub(super) fn boot(self) -> Duration {
         match self {
             Acceleration::Kvm => Duration::from_secs(18),

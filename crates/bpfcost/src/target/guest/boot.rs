@@ -4,25 +4,31 @@ use std::{
     collections::VecDeque,
     io,
     path::Path,
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use bpfcost_bpf::program::MachineCode;
 use serde::Serialize;
 
 use super::{
-    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Rescue, Tail, Tools,
-    TraceOrder, TraceReply, command::READY, qemu::Qemu, recorder::Recorder, snapshot::Snapshot,
+    Acceleration, Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Rescue, Tail,
+    Tools, TraceOrder, TraceReply,
+    command::READY,
+    limit::{GuestLimit, GuestWait},
+    qemu::Qemu,
+    recorder::Recorder,
+    snapshot::Snapshot,
     trouble,
 };
 use crate::{program::TraceReader, record::Journal};
 
-/// How long a guest that has booted may say nothing. The longest thing that it does without a word is
-/// to load an epoch: seconds, even emulated.
-const SILENCE: Duration = Duration::from_secs(180);
+/// CPU time for which a guest that has booted may say nothing. The longest thing that it does without a word is to load
+/// an epoch: seconds, even emulated.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long a kernel may take to its first word. Emulated, on a busy machine, it comes after some 5 s.
-const FIRST_WORD: Duration = Duration::from_secs(45);
+/// CPU time to a kernel's first word. Emulated it comes after some 3 s.
+const FIRST_WORD_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A running guest. Dropping it kills it and leaves nothing of it behind.
 #[derive(Debug)]
@@ -39,23 +45,25 @@ pub struct Guest {
     kernel: String,
     port: Option<u16>,
     emulator: String,
-    /// When it last said something, at first when it was started.
-    heard: Instant,
+    /// The wait for its next word; `None` where one was there when it was last listened to.
+    wait: Option<GuestWait>,
     booted: bool,
     /// What records its instructions, while that goes on.
     recorder: Option<Recorder>,
-    boot: Duration,
-    silence: Duration,
+    first_word: GuestLimit,
+    boot: GuestLimit,
+    silence: GuestLimit,
 }
 
 impl Guest {
-    /// Starts one, to do `job`; with the journal of the run's earlier parts where there are any. Call it
-    /// on the main thread.
+    /// Starts one, to do `job`; with the journal of the run's earlier parts where there are any. An interrupt ends
+    /// every wait for QEMU. Call it on the main thread.
     pub fn start(
         tools: &Tools,
         shape: &GuestSpec,
         job: &Job,
         journal: Option<&Path>,
+        interrupt: &Arc<AtomicBool>,
     ) -> Result<Guest, GuestError> {
         let channel = HostChannel::new()?;
         channel.fill(job, journal, &shape.before())?;
@@ -64,7 +72,7 @@ impl Guest {
         let snapshot = Snapshot::of(shape, &composed, folder);
         let resumed = snapshot
             .as_ref()
-            .and_then(|kept| Qemu::resume(kept, &composed.args, folder));
+            .and_then(|kept| Qemu::resume(kept, &composed.args, folder, interrupt));
         let mut console = Console::default();
         let released = resumed.is_some();
         if released {
@@ -72,9 +80,16 @@ impl Guest {
         }
         let qemu = match resumed {
             Some(qemu) => qemu,
-            None => Qemu::start(&composed.args, folder)?,
+            None => Qemu::start(&composed.args, folder, interrupt)?,
         };
+        // Of a limit that a test sets as well.
+        let asleep = |set: Option<f64>| set.and(shape.hooks.asleep_s).map(Duration::from_secs_f64);
+        let boot = Hooks::or(shape.hooks.boot_s, shape.acceleration.boot());
+        // KVM that can't boot a guest leaves it standing still, and emulation takes its place: the sooner the better.
+        let stands_still = (shape.acceleration == Acceleration::Kvm).then_some(boot);
+        let boot = GuestLimit::new(boot, stands_still.or(asleep(shape.hooks.boot_s)));
         Ok(Guest {
+            wait: Some(GuestWait::begin(qemu.id())),
             qemu,
             released,
             snapshot,
@@ -85,11 +100,14 @@ impl Guest {
             kernel: shape.kernel.release.clone(),
             port: shape.port,
             emulator: composed.emulator,
-            heard: Instant::now(),
             booted: false,
             recorder: None,
-            boot: Hooks::or(shape.hooks.boot_s, shape.acceleration.boot()),
-            silence: Hooks::or(shape.hooks.silence_s, SILENCE),
+            first_word: GuestLimit::new(FIRST_WORD_TIMEOUT, None).min(boot),
+            boot,
+            silence: GuestLimit::new(
+                Hooks::or(shape.hooks.silence_s, SILENCE_TIMEOUT),
+                asleep(shape.hooks.silence_s),
+            ),
         })
     }
 
@@ -112,7 +130,7 @@ impl Guest {
             if self.unread.is_empty() {
                 return self.silent(ended).map(|()| None);
             }
-            self.heard = Instant::now();
+            self.wait = None;
             self.booted = true;
         }
         match self.unread.pop_front() {
@@ -133,7 +151,7 @@ impl Guest {
 
     /// Answers what the guest asked for. Its silence while it waited does not count.
     pub fn answer(&mut self, number: u32, answer: &impl Serialize) -> Result<(), GuestError> {
-        self.heard = Instant::now();
+        self.wait = None;
         self.channel.answer(number, answer)
     }
 
@@ -163,7 +181,6 @@ impl Guest {
 
     /// Fails if the guest has ended, or has been silent for too long.
     fn silent(&mut self, ended: bool) -> Result<(), GuestError> {
-        let silent = self.heard.elapsed();
         if ended {
             // The last output may still be in the pipe.
             self.read_console();
@@ -177,20 +194,19 @@ impl Guest {
             };
             return Err(self.dead(what.to_owned()));
         }
-        let mute = self.console.lines().is_empty();
-        if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {
-            let s = silent.as_secs();
-            return Err(self.dead(format!("cannot boot: its image printed nothing in {s} s")));
+        let (limit, what) = if self.booted {
+            (self.silence, "hangs: no message from it for")
+        } else if self.console.lines().is_empty() {
+            (self.first_word, "cannot boot: its image printed nothing in")
+        } else {
+            (self.boot, "has not booted within")
+        };
+        let id = self.qemu.id();
+        let wait = self.wait.get_or_insert_with(|| GuestWait::begin(id));
+        match wait.over(limit) {
+            Some(time) => Err(self.dead(format!("{what} {time}"))),
+            None => Ok(()),
         }
-        if !self.booted && silent > self.boot {
-            let s = self.boot.as_secs();
-            return Err(self.dead(format!("has not booted within {s} s")));
-        }
-        if self.booted && silent > self.silence {
-            let s = self.silence.as_secs();
-            return Err(self.dead(format!("hangs: no message from it for {s} s")));
-        }
-        Ok(())
     }
 
     /// The program inside ended without a word.

@@ -11,10 +11,12 @@ pub const HOOKS: &str = "BPFCOST_TEST_GUEST";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hooks {
-    /// Seconds that a boot may take.
+    /// Seconds of CPU time that a boot may take.
     pub boot_s: Option<f64>,
-    /// Seconds that the guest may be silent.
+    /// Seconds of CPU time for which the guest may be silent.
     pub silence_s: Option<f64>,
+    /// Seconds of wall time for which QEMU may sleep meanwhile, where one of these two is set.
+    pub asleep_s: Option<f64>,
     /// Memory of the guest in MiB.
     pub memory_mib: Option<u32>,
     /// Added to the kernel's command line.

@@ -16,6 +16,7 @@ mod hooks;
 mod host_load;
 mod host_tracer;
 mod launch;
+mod limit;
 mod message;
 mod monitor;
 mod qemu;

@@ -5,40 +5,84 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     os::{fd::AsRawFd, unix::net::UnixStream},
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
+use super::limit::{GuestLimit, GuestWait};
+
 /// The socket's name in the guest's folder, which is where QEMU runs.
 pub(super) const SOCKET: &str = "monitor";
 
-/// How long it is waited for, and how long each of its answers.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked for.
-const LOOK: Duration = Duration::from_millis(10);
+/// CPU time of QEMU until the monitor is there, and until each of its answers.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection to it.
 #[derive(Debug)]
-pub(super) struct Monitor(BufReader<UnixStream>);
+pub(super) struct Monitor {
+    stream: BufReader<UnixStream>,
+    patience: Patience,
+}
+
+/// Limits how long QEMU is waited for. An interrupt ends every wait.
+#[derive(Debug)]
+struct Patience {
+    qemu: u32,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Patience {
+    fn begin(&self) -> GuestWait {
+        GuestWait::begin(self.qemu)
+    }
+
+    /// Fails where the wait is over.
+    fn check(&self, wait: &mut GuestWait) -> io::Result<()> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(io::Error::other("interrupted"));
+        }
+        match wait.over(GuestLimit::new(TIMEOUT, None)) {
+            Some(time) => Err(io::Error::other(format!(
+                "QEMU's monitor has not answered for {time}"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
 
 impl Monitor {
     /// Connects to the monitor in this folder, once it is there; gives up when `ended`.
-    pub(super) fn connect(folder: &Path, mut ended: impl FnMut() -> bool) -> io::Result<Self> {
+    pub(super) fn connect(
+        folder: &Path,
+        qemu: u32,
+        interrupt: Arc<AtomicBool>,
+        mut ended: impl FnMut() -> bool,
+    ) -> io::Result<Self> {
         // A socket's path may have 107 bytes, and the folder's may be longer.
         let folder = File::open(folder)?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
-        let begun = Instant::now();
+        let patience = Patience { qemu, interrupt };
+        let mut wait = patience.begin();
         let stream = loop {
             match UnixStream::connect(&path) {
                 Ok(stream) => break stream,
-                Err(error) if ended() || begun.elapsed() > PATIENCE => return Err(error),
-                Err(_) => sleep(LOOK),
+                Err(error) if ended() => return Err(error),
+                Err(_) => patience.check(&mut wait)?,
             }
+            sleep(POLL_INTERVAL);
         };
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut monitor = Monitor(BufReader::new(stream));
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
+        let mut monitor = Monitor {
+            stream: BufReader::new(stream),
+            patience,
+        };
         monitor.ask("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
@@ -46,19 +90,31 @@ impl Monitor {
     /// What it answers to a command.
     pub(super) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
-        writeln!(self.0.get_mut(), "{line}")?;
+        writeln!(self.stream.get_mut(), "{line}")?;
+        let mut wait = self.patience.begin();
         loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let mut message: Value = serde_json::from_str(&line)?;
+            let mut message: Value = serde_json::from_slice(&self.line(&mut wait)?)?;
             if let Some(error) = message.get("error") {
                 return Err(io::Error::other(format!("{command}: {error}")));
             }
             // Everything else is its greeting, or an event.
             if let Some(answer) = message.get_mut("return") {
                 return Ok(answer.take());
+            }
+        }
+    }
+
+    /// The next line of it.
+    fn line(&mut self, wait: &mut GuestWait) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        loop {
+            match self.stream.read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => return Ok(line),
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.patience.check(wait)?;
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -70,7 +126,7 @@ impl Monitor {
         field: &str,
         passing: &[&str],
     ) -> io::Result<String> {
-        let begun = Instant::now();
+        let mut wait = self.patience.begin();
         loop {
             let answer = self.ask(command, json!({}))?;
             let state = answer
@@ -80,10 +136,8 @@ impl Monitor {
             if !passing.contains(&state) {
                 return Ok(state.to_owned());
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            sleep(LOOK);
+            self.patience.check(&mut wait)?;
+            sleep(POLL_INTERVAL);
         }
     }
 }

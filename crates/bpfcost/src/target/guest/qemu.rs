@@ -4,6 +4,10 @@ use std::{
     io::{self, ErrorKind, PipeReader, Read, Write, pipe},
     path::Path,
     process::{Child, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -16,11 +20,17 @@ use super::{Console, GuestError, launch, monitor::Monitor, snapshot::Snapshot};
 pub(super) struct Qemu {
     process: Child,
     output: PipeReader,
+    /// Ends every wait for it.
+    interrupt: Arc<AtomicBool>,
 }
 
 impl Qemu {
     /// Starts it in this folder. Call it on the main thread.
-    pub(super) fn start(args: &[String], folder: &Path) -> Result<Self, GuestError> {
+    pub(super) fn start(
+        args: &[String],
+        folder: &Path,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<Self, GuestError> {
         let starting = || GuestError::io("starting QEMU");
         let (output, input) = pipe().map_err(starting())?;
         fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| starting()(error.into()))?;
@@ -31,15 +41,24 @@ impl Qemu {
             .stderr(input)
             .spawn()
             .map_err(starting())?;
-        Ok(Qemu { process, output })
+        Ok(Qemu {
+            process,
+            output,
+            interrupt: Arc::clone(interrupt),
+        })
     }
 
     /// Starts it where an earlier guest had its modules; `None` where there is no such guest, or it is not taken.
-    pub(super) fn resume(kept: &Snapshot, args: &[String], folder: &Path) -> Option<Self> {
+    pub(super) fn resume(
+        kept: &Snapshot,
+        args: &[String],
+        folder: &Path,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Option<Self> {
         let incoming = kept.incoming(folder)?;
-        let mut qemu = Qemu::start(&[args, &incoming].concat(), folder).ok()?;
+        let mut qemu = Qemu::start(&[args, &incoming].concat(), folder, interrupt).ok()?;
         let goes_on = qemu.go_on(folder);
-        if goes_on.is_err() {
+        if goes_on.is_err() && !interrupt.load(Ordering::Relaxed) {
             kept.forget(folder);
         }
         goes_on.ok().map(|()| qemu)
@@ -59,7 +78,14 @@ impl Qemu {
 
     /// Its monitor.
     pub(super) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
-        Monitor::connect(folder, || self.has_ended().unwrap_or(true))
+        let id = self.id();
+        let interrupt = Arc::clone(&self.interrupt);
+        Monitor::connect(folder, id, interrupt, || self.has_ended().unwrap_or(true))
+    }
+
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Lets the guest, which has its modules, go on.
