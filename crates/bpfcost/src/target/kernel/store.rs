@@ -131,49 +131,6 @@ impl Store {
         }
     }
 
-    /// The same; a kernel that came from Debian and is damaged is fetched again.
-    pub fn ensure(&self, name: &str, observer: &dyn StepObserver) -> Result<Kernel, Error> {
-        let error = match self.find(name) {
-            Err(error) => error,
-            found => return found,
-        };
-        let Error::Damaged { release, what, .. } = &error else {
-            return Err(error);
-        };
-        let origin = Manifest::read(&self.folder.join(release)).map(|manifest| manifest.origin);
-        let Ok(Origin::Debian { suite, packages }) = origin else {
-            return Err(error);
-        };
-        observer.notice(&format!(
-            "the kernel {release} is damaged ({what}); fetching it again from {suite}"
-        ));
-        let staging = Staging::begin(&self.folder, observer)?;
-        // Another process may have repaired it meanwhile.
-        if let Ok(kernel) = self.find(name) {
-            return Ok(kernel);
-        }
-        let open = Suite::open(&suite, &self.system, &staging, observer)?;
-        let (new, packages) = match open.unpack(&packages) {
-            Ok(new) => (new, packages),
-            Err(Error::NoPackage(_)) => {
-                let newest = open.newest()?;
-                (open.unpack(&newest)?, newest)
-            }
-            Err(error) => return Err(error),
-        };
-        drop(open);
-        if new != *release {
-            observer.notice(&format!(
-                "{suite} no longer has {release}; {new} replaces it"
-            ));
-        }
-        staging.keep(&new, debian::origin(&suite, packages))?;
-        if new != *release {
-            Staging::begin(&self.folder, observer)?.discard(release)?;
-        }
-        self.checked(&new)
-    }
-
     /// Adds the newest kernel of a Debian suite, or the kernel at a path.
     pub fn add(&self, word: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
         if word.contains('/') || Path::new(word).is_file() {
@@ -328,7 +285,9 @@ impl Store {
         })?;
         if let Some(what) = manifest.differs(&folder) {
             let again = match &manifest.origin {
-                Origin::Debian { suite, .. } => format!("bpfcost kernel add {suite}"),
+                Origin::Debian { suite, .. } => {
+                    format!("bpfcost kernel add {suite} (fetches about 100 MB)")
+                }
                 Origin::Path(path) => format!("bpfcost kernel add {}", path.display()),
                 Origin::Built { .. } => "bpfcost kernel build --frame-pointer".to_owned(),
             };

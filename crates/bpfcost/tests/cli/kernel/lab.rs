@@ -40,7 +40,12 @@ impl Lab {
 
     /// Kernels there, by `kernel`'s own words.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = self.tool.command(&format!("kernel {line}"));
+        self.run(&format!("kernel {line}"))
+    }
+
+    /// The binary with those kernels.
+    pub(crate) fn run(&self, line: &str) -> Command {
+        let mut command = self.tool.command(line);
         self.surround(&mut command);
         command
     }
