@@ -50,6 +50,7 @@ mod synthetic;
 mod answers;
 mod attached;
 mod baselines;
+mod conditions;
 mod disk;
 mod docs;
 mod endurance;
