@@ -80,10 +80,11 @@ impl SessionSpreads {
     };
 
     /// The same of undisturbed costs. What neighbours do is not in them, and what differs from load to load is in the
-    /// interval of each session (docs/evidence/sessions.md).
+    /// interval of each session (docs/evidence/sessions.md). Of different days nothing is known, so the same is assumed
+    /// as of costs as found.
     pub const ASSUMED_UNDISTURBED: Self = Self {
         within: SessionSpread::assumed(0.01),
-        between: SessionSpread::assumed(0.02),
+        between: Self::ASSUMED.between,
     };
 
     const NOTHING: Self = Self {

@@ -28,7 +28,7 @@ use crate::power::{FALSE_ALARM_LEVEL, POWER};
 use crate::rank_sum;
 use crate::session_spread::{SessionSpread, SessionSpreads};
 use crate::sittings;
-use crate::verdict::{Budget, EQUIVALENCE_CONFIDENCE, Evidence, Policy, Verdict, budget, decide};
+use crate::verdict::{Budget, EQUIVALENCE_CONFIDENCE, Evidence, Policy, Verdict, decide};
 
 /// How a shift between sides was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,6 +90,9 @@ pub struct Sides {
     pub epochs: f64,
     /// How far sessions of this case differ.
     pub spreads: SessionSpreads,
+    /// Whether no assumption holds of how far sessions differ, so that an unknown spread must be that of these
+    /// sessions: two turns or sittings a side, or nothing can be said.
+    pub unassumed: bool,
 }
 
 impl Sides {
@@ -103,6 +106,7 @@ impl Sides {
             leverage: 1.0,
             epochs: 0.0,
             spreads: SessionSpreads::ASSUMED,
+            unassumed: false,
         }
     }
 
@@ -127,16 +131,14 @@ pub fn judge_sessions(cases: &[Sides], family: usize, policy: &Policy) -> Vec<Se
     judged
         .iter()
         .zip(decide(&evidence, policy))
-        .map(|(&(evidence, basis), verdict)| SessionComparison {
+        .map(|(&(evidence, basis), decision)| SessionComparison {
             relative: evidence.shown.map(|e| e.map(f64::exp_m1)),
             relative90: evidence.deciding.map(|i| i.map(f64::exp_m1)),
             p: evidence.p,
             basis,
-            verdict,
+            verdict: decision.verdict,
             detectable: evidence.detectable.map(f64::exp_m1),
-            budget: policy
-                .budget
-                .map(|b| budget(evidence.deciding, b, policy.sense)),
+            budget: decision.budget,
         })
         .collect()
 }
@@ -209,17 +211,53 @@ fn compare(sides: &Sides, family: usize) -> (Evidence, Basis) {
         }
         None => ([1, 1], spreads.between),
     };
-    let spread = match spread.freedom {
-        Some(_) => spread,
-        None => SessionSpread {
-            share: spread.share.max(sides.epochs), // NaN is passed over
-            ..spread
-        },
+    let usable = match spread.freedom {
+        Some(_) => Some(spread),
+        None => {
+            let assumed = SessionSpread {
+                share: spread.share.max(sides.epochs), // NaN is passed over
+                ..spread
+            };
+            if sides.unassumed {
+                of_these(sides, [old, new], assumed)
+            } else {
+                Some(assumed)
+            }
+        }
     };
-    (
-        widened(sides, units, spread, family),
-        Basis::Widened(spread),
-    )
+    let evidence = usable.map_or(Evidence::NONE, |spread| {
+        widened(sides, units, spread, family)
+    });
+    (evidence, Basis::Widened(usable.unwrap_or(spread)))
+}
+
+/// The spread between the turns of each side, or between its sittings where there are several, but no less than is
+/// assumed; `None` with fewer than two a side.
+fn of_these(
+    sides: &Sides,
+    turns: [Vec<Estimate>; 2],
+    assumed: SessionSpread,
+) -> Option<SessionSpread> {
+    let all = [sides.old.as_slice(), &sides.new].concat();
+    let units = match sittings::count(&all)? {
+        1 => turns,
+        _ => [&sides.old, &sides.new].map(|side| sittings::means(side)),
+    };
+    if units.iter().any(|side| side.len() < 2) {
+        return None;
+    }
+    let squares = |side: &Vec<Estimate>| {
+        let mean = side.iter().map(|one| one.value).sum::<f64>() / side.len() as f64;
+        side.iter()
+            .map(|one| (one.value - mean).powi(2))
+            .sum::<f64>()
+    };
+    let freedom = units.iter().map(Vec::len).sum::<usize>() - 2;
+    let variance = units.iter().map(squares).sum::<f64>() / freedom as f64;
+    Some(SessionSpread {
+        share: assumed.share.max(variance.sqrt() / sides.leverage.max(1.0)),
+        freedom: Some(u32::try_from(freedom).unwrap_or(u32::MAX)),
+    })
 }
 
 /// The comparison from the values of turns alone.
@@ -246,12 +284,7 @@ fn widened(sides: &Sides, units: [usize; 2], spread: SessionSpread, family: usiz
         sittings::mean(&estimates)
     };
     let (Some(old), Some(new)) = (level(&sides.old), level(&sides.new)) else {
-        return Evidence {
-            shown: None,
-            deciding: None,
-            p: 1.0,
-            detectable: None,
-        };
+        return Evidence::NONE;
     };
     let between: f64 = units
         .iter()

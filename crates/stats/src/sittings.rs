@@ -60,6 +60,19 @@ pub(crate) fn turns(sides: &Sides) -> [Vec<Estimate>; 2] {
     merged
 }
 
+/// The mean of each sitting, in order of time.
+pub(crate) fn means(sessions: &[Session]) -> Vec<Estimate> {
+    let began: Vec<f64> = sessions.iter().map(|s| s.began_s).collect();
+    let numbers = sittings(&began);
+    let of_sitting = |number| {
+        let own = sessions.iter().zip(&numbers);
+        let own = own.filter_map(|(one, &of)| (of == number).then_some(one.estimate));
+        mean(&own.collect::<Vec<_>>())
+    };
+    let last = numbers.iter().max().map_or(0, |last| last + 1);
+    (0..last).filter_map(of_sitting).collect()
+}
+
 /// Several estimates as one: their mean, with the interval that it has if they scatter by no more than their
 /// own intervals. `None` for none.
 pub(crate) fn mean(estimates: &[Estimate]) -> Option<Estimate> {

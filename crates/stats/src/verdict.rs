@@ -56,7 +56,8 @@ pub enum Verdict {
 pub enum Budget {
     /// The cost is within the budget.
     Within,
-    /// The cost exceeds the budget.
+    /// The cost exceeds the budget, and there is a difference at all, by Holm over the comparisons of the run: what is
+    /// over fails a gate.
     Over,
     /// The interval holds the budget.
     CantTell,
@@ -181,8 +182,8 @@ pub fn judge_quantities(quantities: &[Quantity]) -> Vec<Vec<Comparison>> {
         .map(|one| {
             let pairs = one.comparisons.iter().zip(judged.by_ref());
             pairs
-                .map(|(pair, (verdict, (evidence, policy)))| {
-                    comparison(pair, evidence, verdict, policy, family)
+                .map(|(pair, (decision, (evidence, _)))| {
+                    comparison(pair, evidence, decision, family)
                 })
                 .collect()
         })
@@ -192,8 +193,7 @@ pub fn judge_quantities(quantities: &[Quantity]) -> Vec<Vec<Comparison>> {
 fn comparison(
     differences: &Differences,
     evidence: &Evidence,
-    verdict: Verdict,
-    policy: &Policy,
+    decision: Decision,
     family: usize,
 ) -> Comparison {
     let to_resolve = TARGET_EFFECT.ln_1p();
@@ -204,12 +204,10 @@ fn comparison(
         relative: evidence.shown.map(|e| e.map(f64::exp_m1)),
         relative90: evidence.deciding.map(|i| i.map(f64::exp_m1)),
         p: evidence.p,
-        verdict,
+        verdict: decision.verdict,
         detectable: evidence.detectable.map(f64::exp_m1),
         epochs_to_resolve: epochs_to_resolve(&differences.log_ratio, to_resolve, family),
-        budget: policy
-            .budget
-            .map(|b| budget(evidence.deciding, b, policy.sense)),
+        budget: decision.budget,
     }
 }
 
@@ -227,6 +225,14 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// No evidence at all.
+    pub(crate) const NONE: Self = Self {
+        shown: None,
+        deciding: None,
+        p: 1.0,
+        detectable: None,
+    };
+
     fn of_epochs(pair: &Differences, family: usize) -> Self {
         let Differences {
             log_ratio,
@@ -251,14 +257,22 @@ impl Evidence {
     }
 }
 
-/// The verdicts of one family of comparisons of one quantity, in their order.
-pub(crate) fn decide(family: &[Evidence], policy: &Policy) -> Vec<Verdict> {
+/// What is decided of a comparison as a member of its family.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) verdict: Verdict,
+    /// The budget's answer, where the policy has one.
+    pub(crate) budget: Option<Budget>,
+}
+
+/// The decisions on one family of comparisons of one quantity, in their order.
+pub(crate) fn decide(family: &[Evidence], policy: &Policy) -> Vec<Decision> {
     let family: Vec<(Evidence, &Policy)> = family.iter().map(|one| (*one, policy)).collect();
     decide_each(&family)
 }
 
-/// The verdicts of one family of comparisons, each by its own policy, in their order.
-fn decide_each(family: &[(Evidence, &Policy)]) -> Vec<Verdict> {
+/// The decisions on one family of comparisons, each by its own policy, in their order.
+fn decide_each(family: &[(Evidence, &Policy)]) -> Vec<Decision> {
     let p_values: Vec<f64> = family.iter().map(|(evidence, _)| evidence.p).collect();
     family
         .iter()
@@ -266,7 +280,7 @@ fn decide_each(family: &[(Evidence, &Policy)]) -> Vec<Verdict> {
         .map(|((evidence, policy), rejected)| {
             let margin = policy.margin.max(0.0); // NaN too
             let reach = margin.ln_1p();
-            match (evidence.deciding, evidence.shown) {
+            let verdict = match (evidence.deciding, evidence.shown) {
                 (Some(i), _) if -reach <= i.low && i.high <= reach => Verdict::Same { margin },
                 (_, Some(shown)) if rejected && !shown.interval().contains(0.0) => {
                     if (shown.value > 0.0) == (policy.sense == Sense::Cost) {
@@ -278,7 +292,14 @@ fn decide_each(family: &[(Evidence, &Policy)]) -> Vec<Verdict> {
                 _ => Verdict::Unresolved {
                     detectable: evidence.detectable.map(f64::exp_m1),
                 },
-            }
+            };
+            let beyond_noise = |answer| match answer {
+                Budget::Over if !rejected => Budget::CantTell,
+                answer => answer,
+            };
+            let asked = policy.budget;
+            let budget = asked.map(|b| beyond_noise(budget(evidence.deciding, b, policy.sense)));
+            Decision { verdict, budget }
         })
         .collect()
 }

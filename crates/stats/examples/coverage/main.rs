@@ -17,12 +17,13 @@ mod sums;
 use claims::MedianDistribution;
 use lopsided::Shape;
 use noise::Noise;
+use sessions::Compared;
 use std::process::ExitCode;
 
 /// A part of the output, by the name that selects it.
 type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
-const PARTS: [OutputPart; 16] = [
+const PARTS: [OutputPart; 18] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("families", families),
@@ -31,7 +32,9 @@ const PARTS: [OutputPart; 16] = [
     ("edge", edge),
     ("lopsided", lopsided),
     ("modes", modes),
-    ("sessions", sessions),
+    ("sessions", sessions_as_found),
+    ("sessions-undisturbed", sessions_undisturbed),
+    ("sessions-added", sessions_added),
     ("sums", parts_add_up),
     ("nothing", nothing_is_read),
     ("seldom", seldom::print),
@@ -274,7 +277,19 @@ fn modes(ledger: &mut BoundsCheck, runs: usize) {
     }
 }
 
-fn sessions(ledger: &mut BoundsCheck, runs: usize) {
+fn sessions_as_found(ledger: &mut BoundsCheck, runs: usize) {
+    sessions(ledger, runs, Compared::AsFound);
+}
+
+fn sessions_undisturbed(ledger: &mut BoundsCheck, runs: usize) {
+    sessions(ledger, runs, Compared::Undisturbed);
+}
+
+fn sessions_added(ledger: &mut BoundsCheck, runs: usize) {
+    sessions(ledger, runs, Compared::Added);
+}
+
+fn sessions(ledger: &mut BoundsCheck, runs: usize, compared: Compared) {
     let runs = runs / 5;
     println!(
         "compare, where nothing changed ({runs} runs): coverage of 95 % intervals (at least 93.5),"
@@ -282,7 +297,8 @@ fn sessions(ledger: &mut BoundsCheck, runs: usize) {
     println!(
         "a case said to differ (at most 5), the gate fails (at most 5), half-width of the interval"
     );
-    for arrangement in sessions::ARRANGEMENTS {
+    let arrangements = sessions::ARRANGEMENTS.into_iter();
+    for arrangement in arrangements.filter(|one| one.compared == compared) {
         println!("{}", arrangement.name);
         println!(
             "  machine                history            coverage  differs   gate  half-width"

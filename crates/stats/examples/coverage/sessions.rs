@@ -4,7 +4,7 @@
 use crate::noise::Dice;
 use bpfcost_stats::estimate::Interval;
 use bpfcost_stats::sample::median;
-use bpfcost_stats::session_spread::{Level, SessionSpreads};
+use bpfcost_stats::session_spread::{Level, SessionSpread, SessionSpreads};
 use bpfcost_stats::sessions::{Session, Sides, judge_sessions};
 use bpfcost_stats::{Estimate, Policy, Sense, Verdict};
 
@@ -16,8 +16,14 @@ const OWN: f64 = 0.002;
 const SENTINEL: f64 = 0.002;
 /// The move of the sentinel that counts as one: the margin of kernel costs.
 const MOVED: f64 = 0.01;
-/// The gate's threshold.
+/// The gate's threshold for costs, and for what probes add.
 const THRESHOLD: f64 = 0.02;
+const THRESHOLD_ADDED: f64 = 0.03;
+/// What is assumed at least of what a small probe adds.
+const ASSUMED_ADDED: SessionSpreads = SessionSpreads {
+    within: SessionSpread::assumed(0.01),
+    between: SessionSpread::assumed(0.01),
+};
 
 /// What a machine does to sessions, as standard deviations of logs.
 #[derive(Clone, Copy)]
@@ -106,7 +112,7 @@ pub(crate) const MACHINES: [Machine; 9] = [
 ];
 
 /// What undisturbed costs do from session to session.
-pub(crate) const AT_REST: [Machine; 5] = [
+pub(crate) const AT_REST: [Machine; 9] = [
     Machine {
         name: "0.01 % apart",
         within: 0.0001,
@@ -121,6 +127,33 @@ pub(crate) const AT_REST: [Machine; 5] = [
         name: "0.5 %, days 1 %",
         within: 0.005,
         days: 0.01,
+        ..STILL
+    },
+    Machine {
+        name: "0.5 %, days 2 %",
+        within: 0.005,
+        days: 0.02,
+        ..STILL
+    },
+    Machine {
+        name: "0.5 %, days 4 %",
+        within: 0.005,
+        days: 0.04,
+        ..STILL
+    },
+    Machine {
+        name: "1 in 10 throttled",
+        within: 0.005,
+        days: 0.01,
+        throttled: 0.1,
+        ..STILL
+    },
+    Machine {
+        name: "the same, unseen",
+        within: 0.005,
+        days: 0.01,
+        throttled: 0.1,
+        seen: false,
         ..STILL
     },
     Machine {
@@ -139,6 +172,42 @@ pub(crate) const AT_REST: [Machine; 5] = [
     },
 ];
 
+/// How far what a small probe adds scatters from run to run.
+pub(crate) const ADDED: [Machine; 4] = [
+    Machine {
+        name: "added, 0.5 % apart",
+        within: 0.005,
+        ..STILL
+    },
+    Machine {
+        name: "added, 2 % apart",
+        within: 0.02,
+        ..STILL
+    },
+    Machine {
+        name: "added, 5 % apart",
+        within: 0.05,
+        ..STILL
+    },
+    Machine {
+        name: "added, heavy tails",
+        within: 0.01,
+        heavy: true,
+        ..STILL
+    },
+];
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// Costs as found.
+    AsFound,
+    /// Undisturbed costs: each case is judged by its own sessions.
+    Undisturbed,
+    /// The ratio of the cost with a probe to that without.
+    Added,
+}
+
 /// When the sides were measured: for each session the hour, and whether it is of the new side.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrangement {
@@ -147,8 +216,7 @@ pub(crate) struct Arrangement {
     /// The hour of session `index` of a side.
     hour: fn(index: usize, is_new: bool) -> f64,
     pub(crate) cases: usize,
-    /// Whether costs are undisturbed, so that each case is judged by its own sessions.
-    pub(crate) undisturbed: bool,
+    pub(crate) compared: Compared,
 }
 
 fn later(is_new: bool, hours: f64) -> f64 {
@@ -167,23 +235,20 @@ impl Arrangement {
             sessions,
             hour,
             cases,
-            undisturbed: false,
+            compared: Compared::AsFound,
         }
     }
 
-    const fn undisturbed(self) -> Self {
-        Arrangement {
-            undisturbed: true,
-            ..self
-        }
+    const fn of(self, compared: Compared) -> Self {
+        Arrangement { compared, ..self }
     }
 
     /// The machines on which it is simulated.
     pub(crate) fn machines(&self) -> &'static [Machine] {
-        if self.undisturbed {
-            &AT_REST
-        } else {
-            &MACHINES
+        match self.compared {
+            Compared::AsFound => &MACHINES,
+            Compared::Undisturbed => &AT_REST,
+            Compared::Added => &ADDED,
         }
     }
 }
@@ -199,7 +264,7 @@ fn in_turn(index: usize, is_new: bool, hours: f64) -> f64 {
 }
 
 /// The arrangements that are simulated.
-pub(crate) const ARRANGEMENTS: [Arrangement; 11] = [
+pub(crate) const ARRANGEMENTS: [Arrangement; 17] = [
     Arrangement::new("1 a side, minutes apart, 8 cases", 1, 8, |i, new| {
         one_side_then(i, new, 0.1)
     }),
@@ -236,14 +301,44 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 11] = [
         25,
         |i, new| one_side_then(i, new, 0.1),
     )
-    .undisturbed(),
+    .of(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 1 a side, days apart, 25 cases",
         1,
         25,
         |i, new| one_side_then(i, new, 48.0),
     )
-    .undisturbed(),
+    .of(Compared::Undisturbed),
+    Arrangement::new(
+        "undisturbed, 4 a side, a day each side, 1 case",
+        4,
+        1,
+        |i, new| one_side_then(i, new, 24.0),
+    )
+    .of(Compared::Undisturbed),
+    Arrangement::new(
+        "undisturbed, 4 a side, a day each side, 25 cases",
+        4,
+        25,
+        |i, new| one_side_then(i, new, 24.0),
+    )
+    .of(Compared::Undisturbed),
+    Arrangement::new("added, 1 a side, 8 probes", 1, 8, |i, new| {
+        in_turn(i, new, 0.2)
+    })
+    .of(Compared::Added),
+    Arrangement::new("added, 2 a side in turn, 1 probe", 2, 1, |i, new| {
+        in_turn(i, new, 0.2)
+    })
+    .of(Compared::Added),
+    Arrangement::new("added, 2 a side in turn, 8 probes", 2, 8, |i, new| {
+        in_turn(i, new, 0.2)
+    })
+    .of(Compared::Added),
+    Arrangement::new("added, 3 a side in turn, 8 probes", 3, 8, |i, new| {
+        in_turn(i, new, 0.2)
+    })
+    .of(Compared::Added),
 ];
 
 /// The sessions that a machine has kept: days, and sessions on each.
@@ -271,7 +366,7 @@ pub(crate) const HISTORIES: [History; 4] = [
 /// How `compare` did where nothing had changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Share of 95 % intervals that hold no change.
+    /// Share of 95 % intervals that hold no change; 1 without any.
     pub(crate) coverage: f64,
     /// Share of comparisons with a case that is said to differ.
     pub(crate) differs: f64,
@@ -289,8 +384,12 @@ pub(crate) fn compared(
     runs: usize,
     seed: u64,
 ) -> Outcome {
+    let threshold = match arrangement.compared {
+        Compared::AsFound | Compared::Undisturbed => THRESHOLD,
+        Compared::Added => THRESHOLD_ADDED,
+    };
     let policy = Policy {
-        margin: THRESHOLD,
+        margin: threshold,
         budget: None,
         sense: Sense::Cost,
     };
@@ -334,11 +433,16 @@ pub(crate) fn compared(
             })
         });
         kept.extend(own);
+        let assumed = match arrangement.compared {
+            Compared::AsFound => SessionSpreads::ASSUMED,
+            Compared::Undisturbed => SessionSpreads::ASSUMED_UNDISTURBED,
+            Compared::Added => ASSUMED_ADDED,
+        };
+        let pooled = SessionSpreads::learnt(&kept, &assumed);
         let spreads = |case: usize| {
-            if !arrangement.undisturbed {
-                return SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED);
+            if arrangement.compared != Compared::Undisturbed {
+                return pooled;
             }
-            let pooled = SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED_UNDISTURBED);
             // Each case has a list of the history and one of each side.
             let own = kept.iter().skip(case).step_by(arrangement.cases);
             SessionSpreads::of_undisturbed(&own.collect::<Vec<_>>(), &pooled)
@@ -359,6 +463,7 @@ pub(crate) fn compared(
                 Sides {
                     machine: if moved.abs() > MOVED { moved } else { 0.0 },
                     spreads: spreads(case),
+                    unassumed: arrangement.compared == Compared::Added,
                     ..Sides::of(old, new)
                 }
             })
@@ -366,22 +471,27 @@ pub(crate) fn compared(
         let judged = judge_sessions(&sides, sides.len(), &policy);
         let alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
         let beyond = |interval: Option<Interval>| {
-            interval.is_some_and(|i| i.low > THRESHOLD || i.high < -THRESHOLD / (1.0 + THRESHOLD))
+            interval.is_some_and(|i| i.low > threshold || i.high < -threshold / (1.0 + threshold))
         };
         differs += usize::from(judged.iter().any(|one| alarm(one.verdict)));
         let failed = |one: &bpfcost_stats::sessions::SessionComparison| {
             one.verdict == Verdict::Slower && beyond(one.relative90)
         };
         gate += usize::from(judged.iter().any(failed));
-        for one in &judged {
-            let interval = one.relative.expect("both sides have values").interval();
+        for interval in judged.iter().filter_map(|one| one.relative) {
+            let interval = interval.interval();
             held += usize::from(interval.contains(0.0));
             widths.push(interval.half_width());
         }
     }
     let share = |count: usize| count as f64 / runs as f64;
     Outcome {
-        coverage: share(held) / arrangement.cases as f64,
+        // Where nothing can be said, nothing is false.
+        coverage: if widths.is_empty() {
+            1.0
+        } else {
+            held as f64 / widths.len() as f64
+        },
         differs: share(differs),
         gate: share(gate),
         half_width: median(&widths).unwrap_or(f64::NAN),
