@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     exit::with_advice,
+    interrupt,
     output::note,
     place::{Observer, Outcome, Place},
     progress::Progress,
@@ -218,8 +219,11 @@ impl Session {
             journal: &mut self.journal,
             interrupt,
             unwritten: None,
-            worth_keeping: self.measured.epochs() > 0,
+            worth_keeping: false,
         };
+        if self.measured.epochs() > 0 {
+            taker.worth_keeping();
+        }
         let outcome = place.measure(
             &*self.experiment,
             &self.plan,
@@ -237,11 +241,7 @@ impl Session {
         if worth_keeping {
             // The same time would be refused again.
             let time = needed_s(&error).map_or(String::new(), |s| format!(" --time {s:.0}s"));
-            let kept = format!(
-                "The trials until then are saved; continue with: bpfcost run --resume {}{time}",
-                journal.display()
-            );
-            return Err(with_advice(&error, &kept));
+            return Err(with_advice(&error, &(resume_line(journal) + &time)));
         }
         // Without a trial it would only stand in the way of the next attempt.
         let _ = fs::remove_file(journal);
@@ -260,7 +260,9 @@ impl Session {
         if record.stop == Stop::Interrupted {
             return Ok(());
         }
-        Ok(self.journal.remove()?)
+        self.journal.remove()?;
+        interrupt::set_last_words(None);
+        Ok(())
     }
 }
 
@@ -275,6 +277,14 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
+    /// Notes that there is such a trial.
+    fn worth_keeping(&mut self) {
+        if !self.worth_keeping {
+            self.worth_keeping = true;
+            interrupt::set_last_words(Some(resume_line(self.journal.path())));
+        }
+    }
+
     fn written(&mut self, write: impl FnOnce(&mut Journal) -> Result<(), JournalError>) {
         if self.unwritten.is_some() {
             return;
@@ -290,7 +300,9 @@ impl Taker<'_> {
 impl Observer for Taker<'_> {
     fn event(&mut self, event: &Event) -> Result<()> {
         self.progress.show(event);
-        self.worth_keeping |= matches!(event, Event::Trial { .. });
+        if matches!(event, Event::Trial { .. }) {
+            self.worth_keeping();
+        }
         self.written(|journal| journal.event(event));
         Ok(())
     }
@@ -299,6 +311,14 @@ impl Observer for Taker<'_> {
         self.written(|journal| journal.disturbed(disturbance));
         Ok(())
     }
+}
+
+/// How a run that ended early goes on.
+fn resume_line(journal: &Path) -> String {
+    format!(
+        "The trials until then are saved; continue with: bpfcost run --resume {}",
+        journal.display()
+    )
 }
 
 /// The time that would have been enough, where an error is that there was too little.
