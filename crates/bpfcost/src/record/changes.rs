@@ -38,17 +38,44 @@ pub enum Gate {
     Regressed,
     /// None is shown to cost more, but a case of the new side failed its own checks.
     Invalid,
-    /// None is shown to cost more, but a rise that had to be seen could not have been.
+    /// None is shown to cost more, but a rise could not have been seen: of any size, as a case could not be judged, or
+    /// of the size that had to be seen.
     Blind,
 }
 
 impl Changes {
+    /// What the gate says of these outcomes.
+    pub(super) fn decided(&self) -> Gate {
+        let has = |outcome| self.cases.iter().any(|change| change.outcome == outcome);
+        // A level alone is shown, not judged.
+        let judged = self.cases.iter().any(|change| !change.level_only);
+        if has(ChangeOutcome::Regressed) {
+            Gate::Regressed
+        } else if has(ChangeOutcome::Invalid) {
+            Gate::Invalid
+        } else if !judged || self.unjudged().next().is_some() || self.blind().next().is_some() {
+            Gate::Blind
+        } else {
+            Gate::Passed
+        }
+    }
+
+    /// The names of the cases that the gate could not judge, whatever they cost: without an interval, or without a value
+    /// on the side that was to measure them.
+    pub fn unjudged(&self) -> impl Iterator<Item = &str> {
+        let cases = self.cases.iter().filter(|change| change.is_unjudged());
+        let one_sided = self.only_old.iter().chain(&self.only_new);
+        let one_sided = one_sided.filter(|case| case.unjudged);
+        let names = cases.map(|change| change.case.as_str());
+        names.chain(one_sided.map(|case| case.case.as_str()))
+    }
+
     /// The cases of which the gate could not have seen the rise that it had to; none where nothing was asked. A case
     /// that is shown to have changed was seen, and so was one whose 95 % interval ends below that rise. The level of a
     /// server without a probe has no verdict, unless there are enough runs.
     pub fn blind(&self) -> impl Iterator<Item = &Change> {
         self.cases.iter().filter(|change| {
-            let Some(must_see) = self.must_see else {
+            let Some(must_see) = self.must_see.filter(|_| !change.is_unjudged()) else {
                 return false;
             };
             match change.outcome {
@@ -84,6 +111,9 @@ pub struct Change {
     /// knows of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// Whether undisturbed costs are compared; otherwise costs as found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undisturbed: bool,
     /// What can be said.
     pub outcome: ChangeOutcome,
     /// The old side; null where its case was invalid.
@@ -111,6 +141,14 @@ pub struct Change {
     pub level_only: bool,
     /// Why there are no numbers, or what failed.
     pub note: Option<String>,
+}
+
+impl Change {
+    /// Whether it has no interval, so that no rise could have been seen. The level of a server without a probe is shown
+    /// without one.
+    pub fn is_unjudged(&self) -> bool {
+        self.outcome == ChangeOutcome::Unresolved && self.basis.is_none() && !self.level_only
+    }
 }
 
 /// The outcome of a case, given the gate's threshold.
@@ -172,4 +210,7 @@ pub struct OneSided {
     pub case: String,
     /// Why the other side has none, where it says.
     pub reason: Option<String>,
+    /// Whether the other side was to measure it too, and has no value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unjudged: bool,
 }

@@ -13,8 +13,9 @@
 //! passes as `unresolved`; more records a side make the gate sharper, never laxer. `improved` is the
 //! mirror image. `same` needs the 90 % interval inside ± threshold, and takes precedence.
 //! A case that failed its own checks on the new side fails the gate, because it has no number
-//! that could be trusted to be small. A case that is missing from one side does not, because people
-//! measure parts; it is listed.
+//! that could be trusted to be small. The gate is blind, which is no pass, if a case has no interval, or has no value
+//! on a side that was to measure it (a run that was interrupted, a program that the kernel rejects). A case that is
+//! missing from one side altogether does not matter, because people measure parts; it is listed.
 //!
 //! Counts of instructions have no interval and no p-value: a case has `regressed` where even its
 //! cheapest load of the new side costs more than the most expensive of the old one plus the threshold,
@@ -42,13 +43,13 @@ use bpfcost_stats::{
 
 use super::{
     CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
-    compat, exact,
+    Status, compat, exact,
     history::CaseLevels,
     reading::{Reading, in_one_reading},
     session_spread::CaseSpreads,
     sides::{
-        RecordGroup, costs, distinct, epoch_spread, failed, groups, named, one_sided, raw_sessions,
-        run, sessions, side,
+        RecordGroup, costs, distinct, epoch_spread, failed, groups, lacks, named, one_sided,
+        raw_sessions, run, sessions, side,
     },
 };
 use crate::{experiment::Role, measure::Warning};
@@ -178,16 +179,7 @@ fn settle(changes: &mut Changes) {
             change.detectable = None;
         }
     }
-    let has = |outcome| changes.cases.iter().any(|change| change.outcome == outcome);
-    changes.gate = if has(ChangeOutcome::Regressed) {
-        Gate::Regressed
-    } else if has(ChangeOutcome::Invalid) {
-        Gate::Invalid
-    } else if changes.blind().next().is_some() {
-        Gate::Blind
-    } else {
-        Gate::Passed
-    };
+    changes.gate = changes.decided();
 }
 
 /// Which side of ± threshold the interval of a cost wholly lies on.
@@ -240,9 +232,16 @@ impl RecordGroup<'_> {
             } else if !old.is_empty() && !new.is_empty() {
                 matched.push((name, old, new));
             } else if !new.is_empty() {
-                changes.only_new.push(one_sided(&self.new, &self.old, name));
+                // What could not run is new, and what failed may be repaired: neither has a cost to rise from.
+                let unjudged = lacks(&self.old, &name) == Some(Status::Ok);
+                changes
+                    .only_new
+                    .push(one_sided(&self.new, &self.old, name, unjudged));
             } else if !old.is_empty() {
-                changes.only_old.push(one_sided(&self.old, &self.new, name));
+                let unjudged = lacks(&self.new, &name).is_some();
+                changes
+                    .only_old
+                    .push(one_sided(&self.old, &self.new, name, unjudged));
             }
         }
         if self.counts() {
@@ -256,7 +255,8 @@ impl RecordGroup<'_> {
                     old: side(old),
                     new: side(new),
                     relative,
-                    basis: Some(ChangeBasis::Counts),
+                    basis: (exact::range(&old_costs).zip(exact::range(&new_costs)))
+                        .map(|_| ChangeBasis::Counts),
                     ..self.blank(name)
                 }
             };
@@ -345,6 +345,7 @@ impl RecordGroup<'_> {
                 StatsVerdict::Same { .. } => ChangeOutcome::Same,
                 _ => ChangeOutcome::Unresolved,
             },
+            undisturbed: self.reading(name) == Reading::Undisturbed,
             old,
             new,
             relative: comparison

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{GateOptions, Machine, Record, sides::named};
 use crate::{
-    experiment::Unit,
+    experiment::{Role, Unit},
     measure::{Plan, Warning},
     workload::Headline,
 };
@@ -90,6 +90,7 @@ pub(super) struct Terms<'a> {
     quick: bool,
     seed: u64,
     cases: Vec<&'a str>,
+    /// The factors of the cases that are compared. A floor is shared by cases, and has those of the first.
     factors: BTreeMap<&'a str, &'a BTreeMap<String, String>>,
 }
 
@@ -102,6 +103,7 @@ impl<'a> Terms<'a> {
             seed: record.seed,
             cases: record.cases.iter().map(|case| &*case.name).collect(),
             factors: (record.cases.iter())
+                .filter(|case| case.role == Role::Case)
                 .map(|case| (&*case.name, &case.factors))
                 .collect(),
         }
@@ -115,6 +117,7 @@ impl<'a> Terms<'a> {
             seed: plan.seed,
             cases: plan.cases.iter().map(|case| &*case.name).collect(),
             factors: (plan.cases.iter())
+                .filter(|case| case.role == Role::Case)
                 .map(|case| (&*case.name, &case.factors))
                 .collect(),
         }

@@ -114,10 +114,10 @@ pub(super) fn comparison(
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
         budget_s: None,
-        // Whether even the most expensive load is within it, or even the cheapest over.
+        // Whether even the most expensive load is within it, or even the cheapest over. What the clock rounds is no cost.
         budget: budget.map(|budget| match () {
-            () if range[1] / base[0] - 1.0 <= budget => BudgetVerdict::Within,
-            () if range[0] / base[1] - 1.0 > budget => BudgetVerdict::Over,
+            () if range[1] - rounding <= (1.0 + budget) * base[0] => BudgetVerdict::Within,
+            () if range[0] - rounding > (1.0 + budget) * base[1] => BudgetVerdict::Over,
             () => BudgetVerdict::CantTell,
         }),
     })
@@ -128,11 +128,6 @@ pub(super) fn comparison(
 pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (ChangeOutcome, Option<f64>) {
     let costs = || old.iter().chain(new);
     let rounding = costs().map(|cost| cost.rounding).fold(0.0, f64::max);
-    let range = |side: &[Cost]| -> Option<[f64; 2]> {
-        let ranges: Vec<[f64; 2]> = side.iter().filter_map(|cost| cost.ends).collect();
-        let low = ranges.iter().map(|range| range[0]).reduce(f64::min)?;
-        Some([low, ranges.iter().map(|range| range[1]).reduce(f64::max)?])
-    };
     let value = |side: &[Cost]| {
         let values: Vec<f64> = side.iter().map(|cost| cost.value).collect();
         Some(Sample::new(&values)?.median())
@@ -157,6 +152,13 @@ pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (ChangeOutco
         ChangeOutcome::Unresolved
     };
     (outcome, relative)
+}
+
+/// The range that the counts of a side take over loads.
+pub(super) fn range(side: &[Cost]) -> Option<[f64; 2]> {
+    let ranges = || side.iter().filter_map(|cost| cost.ends);
+    let low = ranges().map(|range| range[0]).reduce(f64::min)?;
+    Some([low, ranges().map(|range| range[1]).reduce(f64::max)?])
 }
 
 /// [`rounding`] of a case, from its record.

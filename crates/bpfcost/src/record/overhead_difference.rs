@@ -74,7 +74,10 @@ impl RecordGroup<'_> {
             };
             (change, basis)
         };
-        let changes: Vec<(Change, Basis)> = names.iter().zip(comparisons).map(change).collect();
+        let changes = names.iter().zip(comparisons).map(change);
+        let changes: Vec<(Change, Basis)> = changes
+            .map(|(change, basis)| (self.with_remedy(change), basis))
+            .collect();
         let open = |change: &Change| {
             change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
         };
@@ -93,6 +96,21 @@ impl RecordGroup<'_> {
         (changes, warning)
     }
 
+    /// The same, and what to do where each side knows what the probe adds, and it is unknown how far runs differ.
+    fn with_remedy(&self, change: Change) -> Change {
+        let knows = |side: &[&Record]| !ratios(side, &change.case).is_empty();
+        if change.p.is_some() || !knows(&self.old) || !knows(&self.new) {
+            return change;
+        }
+        Change {
+            note: Some(
+                "how far runs differ here is unknown: measure two or more records a side, in turn (A B A B)"
+                    .to_owned(),
+            ),
+            ..change
+        }
+    }
+
     /// What of a case is judged.
     fn judged_of(&self, name: &str, family: usize) -> Sides {
         match self.off(name) {
@@ -102,6 +120,7 @@ impl RecordGroup<'_> {
                 let largest = largest.map(|one| ratio_leverage(one.estimate.value.ln()));
                 Sides {
                     leverage: largest.fold(1.0, f64::max),
+                    unassumed: true,
                     ..Sides::of(old, new)
                 }
             }
@@ -139,7 +158,7 @@ pub(super) fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a Comp
 }
 
 /// Whether a case has no probe.
-fn is_off(case: &CaseRecord) -> bool {
+pub(super) fn is_off(case: &CaseRecord) -> bool {
     case.factors.get(VARIANT).is_some_and(|name| name == OFF)
 }
 

@@ -133,8 +133,19 @@ pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {
     })
 }
 
-/// A case that `side` has and `other` has no value of.
-pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> OneSided {
+/// The status of a case that a side was to measure; `None` where it was not.
+pub(super) fn lacks(side: &[&Record], name: &str) -> Option<Status> {
+    side.iter()
+        .find_map(|record| Some(record.case(name)?.status))
+}
+
+/// A case that `side` has and `other` has no value of. `unjudged`: it was to be measured there, too.
+pub(super) fn one_sided(
+    side: &[&Record],
+    other: &[&Record],
+    case: String,
+    unjudged: bool,
+) -> OneSided {
     let reason = match other.iter().find_map(|record| record.case(&case)) {
         Some(case_there) => Some(match case_there.status {
             Status::Invalid => "it failed its checks there".to_owned(),
@@ -156,6 +167,7 @@ pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> On
         target,
         case,
         reason,
+        unjudged,
     }
 }
 

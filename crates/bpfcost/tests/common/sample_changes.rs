@@ -13,6 +13,7 @@ pub fn changes() -> Changes {
         target: "host".to_owned(),
         case: case.to_owned(),
         reason: reason.map(str::to_owned),
+        unjudged: false,
     };
     Changes {
         schema: SCHEMA,
@@ -100,6 +101,7 @@ fn change(
         case: case.to_owned(),
         group: group.to_owned(),
         baseline: None,
+        undisturbed: false,
         outcome,
         old: Some(side(old)),
         new: new.map(side),

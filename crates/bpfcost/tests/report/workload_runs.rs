@@ -2,18 +2,36 @@
 
 use crate::common::{sample_workload, views};
 use bpfcost::{
-    record::{ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, compare},
+    record::{
+        ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, SessionSpreadRecord,
+        SessionSpreadsRecord, compare,
+    },
     report::{self, style::Style},
 };
 
-/// A run whose probe costs this share more, on a server that came up so many times as dear.
-fn run(started: &str, share: f64, level: f64) -> Record {
+/// A run whose probe costs this share more, on a server that came up so many times as dear, on a machine of whose runs
+/// nothing is known.
+fn first_run(started: &str, share: f64, level: f64) -> Record {
     let mut record = sample_workload::one(share, 0.004, None);
     record.started = started.to_owned();
     for raw in record.cases.iter_mut().filter_map(|case| case.raw.as_mut()) {
         raw.value *= level;
         raw.ci95 = raw.ci95.map(|ends| ends.map(|end| end * level));
     }
+    record
+}
+
+/// The same on a machine whose runs are known to differ by 1 %.
+fn run(started: &str, share: f64, level: f64) -> Record {
+    let mut record = first_run(started, share, level);
+    let spread = Some(SessionSpreadRecord {
+        percent: 1.0,
+        freedom: 1_000_000,
+    });
+    record.spread.sessions = Some(SessionSpreadsRecord {
+        within: spread,
+        between: spread,
+    });
     record
 }
 
@@ -67,6 +85,41 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
         ]
         .join("\n")
     );
+}
+
+/// Where it is unknown how far runs differ, one run a side can't be told from another; several a side in turn can.
+#[test]
+fn one_run_a_side_is_too_few_where_nothing_is_known() {
+    let compared = |runs: usize, new: f64| {
+        let side = |is_new: bool| -> Vec<Record> {
+            let share = if is_new { new } else { 0.045 };
+            let one = |index| {
+                let hour = 2 * index + usize::from(is_new);
+                let started = format!("2026-11-24T0{hour}:00:00Z");
+                first_run(&started, share + 0.001 * index as f64, 1.0)
+            };
+            (0..runs).map(one).collect()
+        };
+        compare(&side(false), &side(true), GateOptions::default(), |_, _| {
+            Vec::new()
+        })
+        .unwrap()
+    };
+    for new in [0.045, 0.5] {
+        let alone = compared(1, new);
+        assert_eq!(outcomes(&alone)[1].1, ChangeOutcome::Unresolved);
+        assert_eq!(alone.gate, Gate::Blind);
+        assert_eq!(alone.unjudged().collect::<Vec<_>>(), ["bpftrace"]);
+        let note = alone.cases[1].note.as_deref();
+        assert!(
+            note.is_some_and(|note| note.contains("two or more records a side")),
+            "{note:?}"
+        );
+    }
+    assert_eq!(compared(2, 0.045).gate, Gate::Passed);
+    let three = compared(3, 0.5);
+    assert_eq!(outcomes(&three)[1].1, ChangeOutcome::Regressed);
+    assert_eq!(three.gate, Gate::Regressed);
 }
 
 /// What a probe adds is known only of runs that had a case without it, however many they are.

@@ -317,15 +317,65 @@ fn too_few_epochs_have_no_interval() {
     new_side[0].cases[0].raw.as_mut().unwrap().ci95 = None;
     let found = changes(&old(&[("a", 100.0)]), &new_side);
     let change = &found.cases[0];
+    // A rise of any size would have gone unnoticed: that is no pass.
     assert_eq!(
         (change.outcome, found.gate),
-        (ChangeOutcome::Unresolved, Gate::Passed)
+        (ChangeOutcome::Unresolved, Gate::Blind)
+    );
+    assert_eq!(found.unjudged().collect::<Vec<_>>(), ["a"]);
+    let sentence = crate::report::compare::sentence(&found);
+    assert_eq!(
+        sentence,
+        "The gate FAILED, because it could not judge every case: of 1 case 1 is unresolved. A rise of any size could \
+         have gone unnoticed in a."
+    );
+    let junit = crate::report::compare::junit(&found).unwrap();
+    assert!(
+        junit.contains("failures=\"1\"") && junit.contains("could-not-see"),
+        "{junit}"
     );
     assert_eq!(
         (change.relative, change.relative_ci95, change.p),
         (Some(0.5), None, None)
     );
     assert!(change.note.as_deref().unwrap().contains("too few epochs"));
+}
+
+/// A run that was interrupted, or a program that the kernel rejects, has a case without a value: no other case speaks
+/// for it.
+#[test]
+fn a_case_without_a_value_is_not_judged() {
+    let values = [("a", 100.0), ("b", 100.0)];
+    for status in [Status::Ok, Status::Unsupported] {
+        let (old_side, mut new_side) = (old(&values), new(&values));
+        (new_side[0].cases[1].raw, new_side[0].cases[1].status) = (None, status);
+        let found = changes(&old_side, &new_side);
+        assert_eq!(found.gate, Gate::Blind, "{status:?}");
+        assert_eq!(found.unjudged().collect::<Vec<_>>(), ["b"]);
+        let junit = crate::report::compare::junit(&found).unwrap();
+        assert!(junit.contains("failures=\"1\""), "{junit}");
+        // The other way about: of what could not run before, there is nothing to rise from.
+        let back = changes(&new_side, &old_side).gate;
+        let expected = match status {
+            Status::Ok => Gate::Blind,
+            _ => Gate::Passed,
+        };
+        assert_eq!(back, expected, "{status:?}");
+        // A rise elsewhere leads.
+        let dearer = |name: &str| session(name, &[("a", 150.0), ("b", 1.0)], 0.001);
+        let mut dearer = vec![dearer("new")];
+        (dearer[0].cases[1].raw, dearer[0].cases[1].status) = (None, status);
+        assert_eq!(changes(&old_side, &dearer).gate, Gate::Regressed);
+    }
+}
+
+/// Records without a case in common have compared nothing.
+#[test]
+fn a_gate_that_compared_nothing_did_not_pass() {
+    let found = changes(&old(&[("a", 1.0)]), &new(&[("b", 1.0)]));
+    assert_eq!((found.cases.len(), found.gate), (0, Gate::Blind));
+    let sentence = crate::report::compare::sentence(&found);
+    assert!(sentence.contains("no case was compared"), "{sentence}");
 }
 
 #[test]
@@ -452,6 +502,22 @@ fn a_plan_that_can_not_be_compared_is_refused() {
     assert_eq!(must_see(None, 0.03), Ok(()));
     assert_eq!(must_see(None, 0.02), Err(CompareError::MustSee(0.02, 0.02)));
     assert!(must_see(Some(0.05), 0.03).is_err());
+}
+
+/// A floor has the factors of the first case that shares it, which is another one where fewer are measured.
+#[test]
+fn a_shared_floor_does_not_keep_cases_from_being_compared() {
+    let records = [super::record(12)];
+    let with = |role: Role| {
+        let mut plan = super::plan();
+        for case in plan.cases.iter_mut().filter(|case| case.role == role) {
+            case.factors
+                .insert("scenario".to_owned(), "other".to_owned());
+        }
+        comparable(&records, &plan, GateOptions::default())
+    };
+    assert_eq!(with(Role::Floor), Ok(()));
+    assert!(matches!(with(Role::Case), Err(CompareError::Factor { .. })));
 }
 
 /// Counts depend on what was chosen for their run.

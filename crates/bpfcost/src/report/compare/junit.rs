@@ -10,6 +10,9 @@ use crate::{
     report::{number, text},
 };
 
+/// The type of a failure of a gate that could not judge a case, or not see the rise that it had to.
+const COULD_NOT_SEE: &str = "could-not-see";
+
 /// The comparison as JUnit XML.
 pub fn render(changes: &Changes) -> Result<String> {
     let mut report = Report::new("bpfcost compare");
@@ -20,8 +23,8 @@ pub fn render(changes: &Changes) -> Result<String> {
     }
     for (side, cases) in [("old", &changes.only_old), ("new", &changes.only_new)] {
         for case in cases {
-            let skipped = skipped(case, side);
-            suite(&mut suites, &case.experiment, &case.target).add_test_case(skipped);
+            let case_of_one = one_sided(case, side);
+            suite(&mut suites, &case.experiment, &case.target).add_test_case(case_of_one);
         }
     }
     report.add_test_suites(suites);
@@ -45,7 +48,7 @@ fn class(experiment: &str, target: &str) -> String {
 
 fn test_case(change: &Change, changes: &Changes) -> TestCase {
     let (relative, interval) = relative(change);
-    let (verdict, _) = verdict(change, changes.threshold, &relative);
+    let (verdict, _) = verdict(change, changes);
     let unit = match change.baseline {
         Some(_) => "of the CPU time without the probe".to_owned(),
         None => change.unit.to_string(),
@@ -64,8 +67,8 @@ fn test_case(change: &Change, changes: &Changes) -> TestCase {
     let (status, out) = match change.outcome {
         ChangeOutcome::Regressed => failed(NonSuccessKind::Failure, "regressed", words),
         ChangeOutcome::Invalid => failed(NonSuccessKind::Error, "invalid", verdict),
-        _ if changes.blind().any(|blind| blind == change) => {
-            failed(NonSuccessKind::Failure, "could-not-see", words)
+        _ if change.is_unjudged() || changes.blind().any(|blind| blind == change) => {
+            failed(NonSuccessKind::Failure, COULD_NOT_SEE, words)
         }
         _ => (TestCaseStatus::success(), Some(words)),
     };
@@ -75,14 +78,20 @@ fn test_case(change: &Change, changes: &Changes) -> TestCase {
     case
 }
 
-fn skipped(case: &OneSided, side: &str) -> TestCase {
-    let mut status = TestCaseStatus::skipped();
+fn one_sided(case: &OneSided, side: &str) -> TestCase {
+    let mut status = if case.unjudged {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+        status.set_type(COULD_NOT_SEE);
+        status
+    } else {
+        TestCaseStatus::skipped()
+    };
     let reason = case.reason.as_ref().map(|reason| format!(": {reason}"));
     status.set_message(text::line(&format!(
         "only in {side}{}",
         reason.unwrap_or_default()
     )));
-    let mut skipped = TestCase::new(text::line(&case.case), status);
-    skipped.set_classname(class(&case.experiment, &case.target));
-    skipped
+    let mut shown = TestCase::new(text::line(&case.case), status);
+    shown.set_classname(class(&case.experiment, &case.target));
+    shown
 }

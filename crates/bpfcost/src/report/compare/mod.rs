@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// The cases that the first sentence names, at most.
+const MOST_NAMED: usize = 3;
+
 /// The comparison as JSON, ending in a newline.
 pub fn json(changes: &Changes) -> Result<String> {
     let mut text = serde_json::to_string_pretty(changes)?;
@@ -84,7 +87,7 @@ fn cases(changes: &Changes) -> Table {
             .joined()
             .of(|change: &Change| Cell::words(relative(change).1)),
         Head::words("verdict").of(|change: &Change| {
-            let (verdict, tone) = verdict(change, changes.threshold, &relative(change).0);
+            let (verdict, tone) = verdict(change, changes);
             Cell::words(verdict).toned(tone)
         }),
     ];
@@ -122,7 +125,17 @@ fn relative(change: &Change) -> (String, String) {
     }
 }
 
-fn verdict(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
+/// The verdict, with a mark where another reading is compared than in other cases.
+fn verdict(change: &Change, changes: &Changes) -> (String, Tone) {
+    let (mut words, tone) = outcome(change, changes.threshold, &relative(change).0);
+    let others = changes.cases.iter().any(|one| one.undisturbed);
+    if others && !change.undisturbed && change.basis.is_some() {
+        words += "; as found";
+    }
+    (words, tone)
+}
+
+fn outcome(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
     let limit = number::round_percent(threshold);
     let note = change.note.as_deref().map(text::line);
     match change.outcome {
@@ -162,10 +175,13 @@ pub fn sentence(changes: &Changes) -> String {
         Gate::Passed => "The gate passed",
         Gate::Regressed => "The gate FAILED",
         Gate::Invalid => "The gate FAILED for an invalid case",
+        Gate::Blind if changes.unjudged().next().is_some() => {
+            "The gate FAILED, because it could not judge every case"
+        }
         Gate::Blind => "The gate FAILED, because it could not see enough",
     };
     if parts.is_empty() {
-        format!("{gate}: no case was compared.")
+        format!("{gate}: no case was compared.{}", sight(changes))
     } else {
         format!(
             "{gate}: of {cases} {}.{}",
@@ -178,12 +194,17 @@ pub fn sentence(changes: &Changes) -> String {
 /// What the gate could have seen: said where a case is unresolved, or where it had to see something.
 fn sight(changes: &Changes) -> String {
     let percent = |share: f64| number::percent(share / 100.0);
-    if let Some(must_see) = changes.must_see.filter(|_| changes.gate == Gate::Blind) {
-        return format!(
-            " A rise of {} could have gone unnoticed in {}.",
-            number::round_percent(must_see),
-            number::plural(changes.blind().count(), "case")
-        );
+    if changes.gate == Gate::Blind {
+        let blind = changes.blind().count();
+        let must_see = changes.must_see.filter(|_| blind > 0);
+        let too_small = must_see.map(|must_see| {
+            format!(
+                " A rise of {} could have gone unnoticed in {}.",
+                number::round_percent(must_see),
+                number::plural(blind, "case")
+            )
+        });
+        return unjudged(changes) + &too_small.unwrap_or_default();
     }
     let open = changes.cases.iter();
     let open = open.filter(|change| change.outcome == ChangeOutcome::Unresolved);
@@ -206,6 +227,23 @@ fn sight(changes: &Changes) -> String {
         }
         None => String::new(),
     }
+}
+
+/// The cases that the gate could not judge, so that a rise of any size could have gone unnoticed.
+fn unjudged(changes: &Changes) -> String {
+    let mut names: Vec<String> = changes.unjudged().map(text::line).collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    if names.is_empty() {
+        return String::new();
+    }
+    names.truncate(MOST_NAMED);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    format!(
+        " A rise of any size could have gone unnoticed in {}.",
+        number::list(&names)
+    )
 }
 
 /// What to know to read the numbers.
