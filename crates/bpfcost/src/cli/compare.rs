@@ -10,7 +10,7 @@ use super::{
     summary::SummaryArgs,
 };
 use crate::{
-    record::{self, Changes, Gate, GateOptions, Record, SessionHistory},
+    record::{self, Changes, GateOptions, Record, SessionHistory},
     report::{self, style::Style},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 /// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their intervals show,
 /// so bpfcost widens the intervals by the spread between the sessions that this machine has kept. Several records a
 /// side, measured in turn (A B A B), need no widening. For workloads, it compares what each probe adds. The gate fails
-/// (exit code 1) only if a case costs more beyond noise, and by more than the threshold.
+/// (exit code 1) if a case costs more beyond noise, and by more than the threshold, or if it could not judge a case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
     ))?;
     args.summary.append(|| markdown(&changes))?;
-    Ok(exit(&changes))
+    Ok(changes.gate.into())
 }
 
 /// Compares the records of two sides, with what this machine's kept sessions show.
@@ -99,15 +99,6 @@ pub(super) fn terminal(changes: &Changes) -> String {
 /// The changes for a pull request.
 pub(super) fn markdown(changes: &Changes) -> String {
     report::markdown::render(&report::compare::view(changes))
-}
-
-/// How the program ends after this comparison.
-pub(super) fn exit(changes: &Changes) -> Exit {
-    match changes.gate {
-        Gate::Passed => Exit::Done,
-        Gate::Regressed | Gate::Blind => Exit::Gate,
-        Gate::Invalid => Exit::Invalid,
-    }
 }
 
 /// The records of a side.

@@ -25,10 +25,10 @@ use super::{
 };
 use crate::{
     builtin::view,
-    experiment::{Experiment, Role},
-    measure::{Plan, Stop},
+    experiment::Experiment,
+    measure::Plan,
     probe,
-    record::{self, BudgetVerdict, CaseRecord, Journal, Record, Status, VerdictRecord},
+    record::{self, Journal, Record},
     report::{
         self,
         matrix::{self, Matrix, ReportPart},
@@ -184,10 +184,6 @@ pub(super) fn finish(
     after: AfterRun<'_>,
     error: Option<anyhow::Error>,
 ) -> Result<Exit> {
-    let mut exit = Exit::Done;
-    if ended.iter().any(Ended::interrupted) {
-        exit = Exit::Interrupted;
-    }
     // Guests are gone with all that was in them.
     let probed =
         |one: &Ended| one.record.layout.workload().is_some() && one.record.target == "host";
@@ -216,35 +212,12 @@ pub(super) fn finish(
     if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }
-    // Nothing of what was asked runs on this kernel.
-    let lacking = |record: &Record| {
-        let cases = record.cases.iter().filter(|case| case.role == Role::Case);
-        let mut cases = cases.map(|case| case.status).peekable();
-        cases.peek().is_some() && cases.all(|status| status == Status::Unsupported)
-    };
-    let invalid = |record: &Record| {
-        record
-            .cases
-            .iter()
-            .any(|case| case.status == Status::Invalid)
-    };
-    if records
-        .iter()
-        .any(|record| record.stop == Stop::Aborted || is_over_budget(record))
-    {
-        exit = exit.max(Exit::Gate);
-    }
-    for case in records.iter().flat_map(unjudged) {
-        let reason = case.reason.as_deref().unwrap_or("it can't run here");
+    for case in records.iter().flat_map(Record::unjudged) {
+        let reason = case.reason.as_deref().unwrap_or("it failed its checks");
         note!("{} is not judged by the budget: {reason}", case.name);
-        exit = exit.max(Exit::Lacking);
     }
-    if records.iter().any(lacking) {
-        exit = exit.max(Exit::Lacking);
-    }
-    if records.iter().any(invalid) {
-        exit = exit.max(Exit::Invalid);
-    }
+    let exit = records.iter().map(Exit::of_record);
+    let exit = exit.fold(Exit::Done, Exit::max);
     match compared {
         Ok(gate) => Ok(exit.max(gate)),
         Err(error) if exit == Exit::Done => Err(error),
@@ -253,22 +226,6 @@ pub(super) fn finish(
             Ok(exit)
         }
     }
-}
-
-/// Whether something costs more than what it is compared with, beyond noise and by more than the budget.
-fn is_over_budget(record: &Record) -> bool {
-    let mut compared = record.comparisons.iter();
-    compared
-        .any(|one| one.budget == Some(BudgetVerdict::Over) && one.verdict == VerdictRecord::Slower)
-}
-
-/// The cases that a budget says nothing of, as they could not run.
-fn unjudged(record: &Record) -> impl Iterator<Item = &CaseRecord> {
-    let cases = record.cases.iter();
-    cases.filter(|case| {
-        let is_case = case.role == Role::Case && case.status == Status::Unsupported;
-        record.asked.budget.is_some() && is_case
-    })
 }
 
 /// Reports whether anything is left of the probes.

@@ -123,6 +123,13 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> {
     let gridded = plans.iter().map(|(_, plan)| plan);
     let mut gridded = gridded.filter(|plan| plan.layout.grid().is_some());
+    let judged = plans.iter().any(|(_, plan)| plan.budget.is_some());
+    if args.budget.is_some() && !judged && gridded.clone().next().is_none() {
+        return Err(usage(
+            "--budget judges how cases compare, and these cases are not compared with any other\n  Name a case together \
+             with its baseline; `bpfcost list EXPERIMENT` shows the cases",
+        ));
+    }
     let asked = match (args.rate, args.budget) {
         (Some(_), _) => "--rate",
         (None, Some(_)) if !plans.is_empty() && gridded.clone().count() == plans.len() => {

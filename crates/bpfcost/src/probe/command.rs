@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use regex::bytes::Regex;
 use rustix::process::Signal;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{Capture, Process, ProcessClock, RunContext, Search, describe_exit},
+    process::{Capture, ChildFailed, Process, ProcessClock, RunContext, Search, describe_exit},
     restore::{RestoreGuard, SavedState},
 };
 
@@ -91,13 +91,14 @@ impl Tool {
                 None if self.plain && clock.wall() > UP => return Ok(Vec::new()),
                 None if !clock.exceeds(process.id(), PATIENCE) => {}
                 None => {
-                    return Err(anyhow!(
+                    return Err(ChildFailed(format!(
                         "{} loaded no BPF program within {} s\n{}\n  If it is a tool without BPF, write \
                          'process:{0}'",
                         self.command,
                         PATIENCE.as_secs(),
                         process.tail(),
-                    ));
+                    ))
+                    .into());
                 }
             }
         }
@@ -113,12 +114,13 @@ impl Tool {
         } else {
             "Run it alone first, to see that it works"
         };
-        Err(anyhow!(
+        Err(ChildFailed(format!(
             "{} {} during the run\n{}\n  {advice}",
             self.command,
             describe_exit(status),
             process.tail(),
         ))
+        .into())
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use bpfcost_bpf::cgroup;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{RunContext, process_tree},
+    process::{ChildFailed, RunContext, process_tree},
     restore::{RestoreGuard, SavedState, systemctl},
 };
 
@@ -68,10 +68,11 @@ impl Probe for SystemdUnit {
     fn detach(&mut self) -> Result<WindowCounts, Fault> {
         let running = systemctl(&["is-active", &self.name]).is_ok();
         if !running {
-            return Err(Fault::Broken(anyhow!(
+            let stopped = format!(
                 "{} stopped during the run\n  See why: journalctl --unit {0}",
                 self.name
-            )));
+            );
+            return Err(Fault::Broken(ChildFailed(stopped).into()));
         }
         let programs = self.programs();
         systemctl(&["stop", &self.name])?;

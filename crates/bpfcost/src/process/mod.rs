@@ -42,6 +42,11 @@ use crate::{
     text,
 };
 
+/// A process that bpfcost started for the user, such as a tool, failed. The text says what it printed, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ChildFailed(pub String);
+
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// How often it is looked at meanwhile.

@@ -50,6 +50,7 @@ impl Record {
             spread: seen.spread(plan, measured),
             cases,
         }
+        .budget_of_probes()
     }
 }
 

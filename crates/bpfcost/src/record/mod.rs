@@ -3,6 +3,7 @@
 //! During a run, its [`Journal`] stores every event. At the end [`Record::build`] makes the record, [`write()`]
 //! writes it to disk whole, and [`load`] and [`compare()`] read it again.
 
+mod budget;
 mod build;
 mod cells;
 mod changes;
@@ -29,9 +30,10 @@ mod session_spread;
 mod sides;
 mod states;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod totals;
 
+pub use budget::BudgetAnswer;
 pub use cells::Cells;
 pub use changes::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
 pub use compare::{GateOptions, compare};

@@ -6,6 +6,7 @@
 
 mod absent;
 pub mod benchmark;
+mod budget;
 pub mod compare;
 pub mod cost;
 pub mod csv;

@@ -3,8 +3,13 @@
 use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
-    record::{CaseRecord, Reading, Record, Status, VerdictRecord},
-    report::{number, target, text, view::ViewLayout, words},
+    record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
+    report::{
+        budget::{self, Judged},
+        number, target, text,
+        view::ViewLayout,
+        words,
+    },
 };
 
 /// The record in one sentence.
@@ -16,7 +21,7 @@ pub fn sentence(record: &Record) -> String {
 pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     let mut parts = match layout.sentence() {
         Some(sentence) => vec![sentence],
-        None => std::iter::once(costs(record))
+        None => std::iter::once(budget(record) + &costs(record))
             .chain(comparisons(record))
             .collect(),
     };
@@ -62,6 +67,19 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
         .filter(|case| case.role == Role::Case && case.status == Status::Ok)
         .filter_map(|case| Some((case.raw.as_ref()?.value, case)))
         .filter(|(value, _)| value.is_finite())
+}
+
+/// What the budget says of all comparisons; empty without one.
+fn budget(record: &Record) -> String {
+    let judged = || record.judged_by_budget().map(|(_, verdict)| verdict);
+    let judged = Judged {
+        what: "comparison",
+        over: judged()
+            .filter(|verdict| *verdict == BudgetVerdict::Over)
+            .count(),
+        all: judged().count(),
+    };
+    budget::lead(record, &judged).unwrap_or_default()
 }
 
 fn costs(record: &Record) -> String {

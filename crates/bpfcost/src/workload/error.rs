@@ -5,20 +5,16 @@ use thiserror::Error;
 /// Why a workload does not run. Its text says what to do.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The server does not do what its definition says.
+    /// The server failed: it ended, or does not do what its definition says.
     #[error("{0}")]
     Server(String),
-    /// The client does not, or what it prints can't be read.
+    /// The client failed.
     #[error("{0}")]
     Client(String),
-    /// The definition itself.
+    /// The definition or the command line is wrong, as far as only a run can show.
     #[error("{0}")]
     Definition(String),
-}
-
-impl Error {
-    /// Whether the command line or a definition is at fault, not the machine.
-    pub fn is_input(&self) -> bool {
-        matches!(self, Error::Definition(_) | Error::Client(_))
-    }
+    /// The machine lacks something, such as a free port.
+    #[error("{0}")]
+    Machine(String),
 }

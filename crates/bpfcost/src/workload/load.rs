@@ -118,7 +118,7 @@ impl<'a> LoadClient<'a> {
         }
         let took = took(&runs);
         if took < SHORTEST {
-            return Err(Error::Client(format!(
+            return Err(Error::Definition(format!(
                 "the client {} took {:.1} ms; below {} ms, most of it is program startup\n  \
                  Make it do more: more requests, or a longer time",
                 context.command(&self.client.command)?.join(" "),
@@ -192,10 +192,10 @@ impl RunningClient<'_> {
         };
         let reading = printed.and_then(|printed| Reading::of(self.client, &printed));
         let reading = reading.map_err(|error| {
-            failed(
-                &format!("cannot read the output of the client {command}: {error:#}"),
-                &self.process,
-            )
+            Error::Definition(format!(
+                "cannot read the output of the client {command}: {error:#}\n{}",
+                self.process.tail()
+            ))
         })?;
         if must && reading.ops == 0 {
             return Err(failed(

@@ -80,7 +80,7 @@ impl LoadOrder {
             .into());
         }
         if self.window_ms > LONGEST_MS {
-            return Err(Error::Client(format!(
+            return Err(Error::Definition(format!(
                 "a window of {} ms is too long for load from outside the guest: at most \
                  {LONGEST_MS} ms",
                 self.window_ms
@@ -117,7 +117,7 @@ pub fn free_port() -> Result<u16> {
             return Ok(port);
         }
     }
-    Err(Error::Client("no port is free for both TCP and UDP".to_owned()).into())
+    Err(Error::Machine("no port is free for both TCP and UDP".to_owned()).into())
 }
 
 /// Datagrams dropped so far for lack of room at a port of 127.0.0.1; `None` where the kernel does not report it.

@@ -181,7 +181,7 @@ impl Server {
     }
 
     fn taken(&self, port: u16, who: &str, printed: &str) -> anyhow::Error {
-        let source = Error::Server(format!(
+        let source = Error::Machine(format!(
             "port {port} is taken by {who}, so the server {} cannot listen there\n  End that \
              process, or write {{port}} for a free port{printed}",
             self.program

@@ -286,9 +286,9 @@ fn tools_that_do_not_stay_or_load_nothing() {
     }
     let tool = Tool::new();
     let said = says(&tool, &["echo it is broken; exit 7", "--", "sleep", "0.1"]);
-    assert_eq!(said.code, Some(4), "{said:?}");
+    assert_eq!(said.code, Some(5), "{said:?}");
     said.complains(&["exit code 7 during the run", "it is broken"]);
     let said = says(&tool, &["sleep 100", "--", "sleep", "0.1"]);
-    assert_eq!(said.code, Some(4), "{said:?}");
+    assert_eq!(said.code, Some(5), "{said:?}");
     said.complains(&["loaded no BPF program within 10 s", "'process:sleep 100'"]);
 }

@@ -151,7 +151,7 @@ fn a_probe_that_hurts_is_let_go() {
     let id = service.id();
     let words = [&[hurts, "--watch", &id][..], &asked].concat();
     let said = says(&tool, &words);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(6), "{said:?}");
     // Before the first trial had ended: the reason is all there is to report, and is reported once.
     assert!(
         said.out.starts_with("The probe was detached after"),
@@ -226,7 +226,7 @@ fn a_service_that_ends_ends_the_run() {
     run.until_trials_of(&[0, 1]);
     drop(service);
     let said = run.end();
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(5), "{said:?}");
     let all = format!("{}{}", said.out, said.err);
     assert!(
         all.contains("ended or was restarted while it was watched"),

@@ -29,7 +29,7 @@ fn a_client_that_is_of_no_use() {
     for (command, code, words) in [
         (
             r#"["sh", "-c", "echo broken pipe of my own >&2; exit 7"]"#,
-            2,
+            5,
             [
                 "the client sh",
                 "ended with exit code 7",
@@ -48,7 +48,7 @@ fn a_client_that_is_of_no_use() {
         ),
         (
             r#"["sh", "-c", "sleep 0.1; echo did 0 things"]"#,
-            2,
+            5,
             &["0 operations", "did 0 things"],
         ),
         (
@@ -82,7 +82,7 @@ fn a_server_that_does_not_start() {
     refuses(
         REDIS,
         (r#""--save", """#, r#""--no-such-setting""#),
-        4,
+        5,
         &[
             "the server redis-server",
             "ended with exit code 1",
@@ -95,7 +95,7 @@ fn a_server_that_does_not_start() {
             r#"ready = { tcp = "{port}" }"#,
             r#"ready = { output = "I am (here|there)", within-s = 0.3 }"#,
         ),
-        4,
+        5,
         &[
             "is not ready after 0.3 s",
             "its output does not match ready.output",
@@ -157,7 +157,7 @@ true
 """]"#;
     let tool = with(REDIS, client, deadly);
     let said = tool.says(RUN);
-    assert_eq!(said.code, Some(4), "{said:?}");
+    assert_eq!(said.code, Some(5), "{said:?}");
     said.complains(&[
         "the server redis-server",
         "ended with exit code 0",

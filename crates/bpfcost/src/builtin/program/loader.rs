@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::program::NativeProgram;
 
 use crate::{
-    process::{Process, describe_exit},
-    program::{InputError, LoaderCommand},
+    process::{ChildFailed, Process, describe_exit},
+    program::LoaderCommand,
 };
 
 /// Where it finds the maps: the folder in which they are pinned.
@@ -33,7 +33,7 @@ pub(super) fn run(loader: &LoaderCommand, native: &NativeProgram) -> Result<()> 
         return Ok(());
     }
     let printed = process.tail();
-    Err(InputError::Wrong(format!(
+    Err(ChildFailed(format!(
         "--setup {line} {}:\n{printed}\n  It finds the maps in ${MAPS}. Try: --setup 'sh -c \"ls $BPFCOST_MAPS; false\"'",
         describe_exit(status)
     ))

@@ -85,6 +85,6 @@ impl Baseline<'_> {
                 self.path.display()
             ),
         }
-        Ok(compare::exit(&changes))
+        Ok(changes.gate.into())
     }
 }

@@ -66,6 +66,7 @@ pub(in crate::cli) fn plans(
             )));
         }
         let (cases, pairs) = select::cases(&*experiment, &options.cases, options.quick)?;
+        let is_compared = !pairs.is_empty();
         let default = options.time.is_none() && options.precision.is_none() && !options.quick;
         let time = options.time.or(default.then_some(DEFAULT_TIME));
         let declared = Plan::of(description);
@@ -85,8 +86,8 @@ pub(in crate::cli) fn plans(
             } else {
                 BATCH_NS
             },
-            // For a grid it asks for a rate, which only the report needs.
-            budget: budget.filter(|_| declared.layout.grid().is_none()),
+            // For a grid it asks for a rate, which only the report needs. Without pairs there is nothing to judge.
+            budget: budget.filter(|_| declared.layout.grid().is_none() && is_compared),
             ..declared
         };
         let plan = if named.is_exact() {

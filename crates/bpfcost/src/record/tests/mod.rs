@@ -6,7 +6,7 @@ mod contention;
 mod counts;
 mod gate;
 mod keys;
-mod totals;
+pub(crate) mod totals;
 mod turns;
 mod undisturbed;
 
@@ -149,6 +149,6 @@ pub(super) fn built(plan: &Plan, events: &[Event], machine: Machine) -> Record {
     record
 }
 
-pub(super) fn record(epochs: usize) -> Record {
+pub(crate) fn record(epochs: usize) -> Record {
     built(&plan(), &events(epochs, usual), Machine::default())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{BudgetVerdict, Machine, Record, Status, VerdictRecord};
+use super::super::{BudgetAnswer, BudgetVerdict, Machine, Record, Status, VerdictRecord};
 use super::{built, finished};
 use crate::{
     builtin::workload::Workload,
@@ -84,7 +84,7 @@ fn record(
 }
 
 /// A probe that costs nothing but in one window of ten, where it costs three times as much again.
-fn rare(budget: Option<f64>) -> Record {
+pub(crate) fn rare(budget: Option<f64>) -> Record {
     let ns = |window: usize, on: bool| if on && window % 10 == 3 { 400.0 } else { 100.0 };
     record(budget, ns, |_| 1000.0)
 }
@@ -158,6 +158,7 @@ fn what_comes_seldom_is_in_the_total_alone() {
     assert!((totals.relative - 0.3).abs() < 0.01, "{totals:?}");
     assert_eq!(one.verdict, VerdictRecord::Unresolved);
     assert_eq!(one.budget, Some(BudgetVerdict::Over));
+    assert_eq!(record.budget_answer(), Some(BudgetAnswer::Over));
     assert!(totals.apart && totals.withheld);
     assert_eq!(
         (one.detectable, one.resolve_s, one.budget_s),

@@ -7,8 +7,9 @@ use super::{WorkloadReport, named};
 use crate::{
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::{
+        budget::{self, Judged},
         number::{self, HOLD},
-        text, words,
+        text,
     },
     workload::LOAD,
 };
@@ -75,47 +76,17 @@ fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -
 
 /// What the budget says of all, or what the verdict does; nothing where there is a cost.
 fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
-    let any = |wanted| {
-        costs
-            .iter()
-            .any(|cost| cost.comparison.budget == Some(wanted))
-    };
     let every = |wanted| costs.iter().all(|cost| cost.comparison.verdict == wanted);
-    let asked = &overhead.states.record.asked;
-    let over = |comparison: &ComparisonRecord| comparison.budget == Some(BudgetVerdict::Over);
-    match asked
-        .budget
-        .filter(|_| costs.iter().any(|cost| cost.comparison.budget.is_some()))
-    {
-        Some(budget) => {
-            let budget = format!("the budget of {}", number::round_percent(budget));
-            // The end of the interval that decides: of the probe for which it lies furthest up.
-            let end = |wanted: BudgetVerdict| {
-                let judged = costs.iter().map(|cost| cost.comparison);
-                let judged = judged.filter(|one| one.budget == Some(wanted));
-                let ends = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)));
-                ends.map_or_else(String::new, |one| words::budget_end(one, asked.budget))
-            };
-            match (probes(costs, over), probes(costs, |_| true)) {
-                (0, _) if any(BudgetVerdict::CantTell) => {
-                    format!(
-                        "Not resolved yet for {budget}{}: ",
-                        end(BudgetVerdict::CantTell)
-                    )
-                }
-                (0, _) => format!("Within {budget}{}: ", end(BudgetVerdict::Within)),
-                (over, all) => {
-                    let end = end(BudgetVerdict::Over);
-                    match (over, all) {
-                        (_, 1) => format!("Over {budget}{end}: "),
-                        (1, all) => format!("1 of {all} probes is over {budget}{end}. "),
-                        (over, all) => format!("{over} of {all} probes are over {budget}{end}. "),
-                    }
-                }
-            }
-        }
+    let record = overhead.states.record;
+    let judged = Judged {
+        what: "probe",
+        over: probes(costs, |one| one.budget == Some(BudgetVerdict::Over)),
+        all: probes(costs, |_| true),
+    };
+    match budget::lead(record, &judged) {
+        Some(lead) => lead,
         None if every(VerdictRecord::Same) => {
-            let margin = number::round_percent(asked.margin);
+            let margin = number::round_percent(record.asked.margin);
             format!("No difference beyond ±{margin}: ")
         }
         None if every(VerdictRecord::Unresolved) && costs.iter().any(is_apart) => {
@@ -129,16 +100,6 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
 /// Whether the total is known to differ from typical windows.
 fn is_apart(cost: &ProbeCost<'_>) -> bool {
     cost.comparison.totals.is_some_and(|totals| totals.apart)
-}
-
-/// The higher end of the intervals on which the budget is judged.
-fn decisive(comparison: &ComparisonRecord) -> f64 {
-    let typical = comparison
-        .relative_ci90
-        .map_or(f64::NEG_INFINITY, |ends| ends[1]);
-    comparison
-        .totals
-        .map_or(typical, |totals| typical.max(totals.ci90[1]))
 }
 
 /// How long it would take to resolve what is not.

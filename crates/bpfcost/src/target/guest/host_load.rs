@@ -104,7 +104,11 @@ mod tests {
             Some(made)
         );
         let error = host_load.load(&order(false), LIMIT).expect_err("it failed");
-        assert!(error.downcast_ref::<Error>().is_some_and(Error::is_input));
+        assert!(
+            error
+                .downcast_ref::<Error>()
+                .is_some_and(|error| matches!(error, Error::Client(_)))
+        );
         assert_eq!(error.to_string(), "nothing is there");
         let orders = host.join().expect("the host");
         let expected = [(0, order(true)), (1, order(false)), (2, order(false))];

@@ -65,7 +65,7 @@ fn a_loader_fills_maps_before_programs_run() {
         "no such flow",
         "$BPFCOST_MAPS",
     ];
-    tool.refuses("program x.bpf.o --quick --setup ./fails", 2, &fails);
+    tool.refuses("program x.bpf.o --quick --setup ./fails", 5, &fails);
     let none = "program x.bpf.o --quick --setup ./none";
     tool.refuses(none, 4, &["--setup ./none: there is no program ./none"]);
 }

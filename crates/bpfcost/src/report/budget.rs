@@ -1,0 +1,61 @@
+//! The answer of a run to its budget, as the first words of its sentence. The exit code is made from the same answer.
+
+use crate::{
+    record::{BudgetAnswer, BudgetVerdict, ComparisonRecord, Record},
+    report::{number, words},
+};
+
+/// How many of a run's things, probes or comparisons, the budget judged.
+pub(super) struct Judged<'a> {
+    /// The name of one of them.
+    pub(super) what: &'a str,
+    /// Of them, those that are over it.
+    pub(super) over: usize,
+    /// All of them.
+    pub(super) all: usize,
+}
+
+/// `Over the budget of 5 % (90 % interval: at least 8.2 %): `; `None` where the run has no budget.
+pub(super) fn lead(record: &Record, judged: &Judged<'_>) -> Option<String> {
+    let budget = number::round_percent(record.asked.budget?);
+    let budget = format!("the budget of {budget}");
+    let end = |wanted| end(record, wanted);
+    Some(match record.budget_answer()? {
+        BudgetAnswer::Within => format!("Within {budget}{}: ", end(BudgetVerdict::Within)),
+        BudgetAnswer::CantTell => {
+            let end = end(BudgetVerdict::CantTell);
+            format!("Not resolved yet for {budget}{end}: ")
+        }
+        BudgetAnswer::NotJudged => format!("Not everything could be judged by {budget}: "),
+        BudgetAnswer::Over => {
+            let end = end(BudgetVerdict::Over);
+            match (judged.over, judged.all, judged.what) {
+                (over, all, what) if over > 0 && all > 1 => {
+                    let are = if over == 1 { "is" } else { "are" };
+                    format!("{over} of {all} {what}s {are} over {budget}{end}. ")
+                }
+                _ => format!("Over {budget}{end}: "),
+            }
+        }
+    })
+}
+
+/// The end of the interval that decides, of the comparison with that answer for which it lies furthest up.
+fn end(record: &Record, wanted: BudgetVerdict) -> String {
+    let judged = record.judged_by_budget();
+    let judged = judged.filter_map(|(one, verdict)| (verdict == wanted).then_some(one));
+    let furthest = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)));
+    furthest.map_or_else(String::new, |one| {
+        words::budget_end(one, record.asked.budget)
+    })
+}
+
+/// The higher end of the intervals on which the budget is judged.
+fn decisive(comparison: &ComparisonRecord) -> f64 {
+    let typical = comparison
+        .relative_ci90
+        .map_or(f64::NEG_INFINITY, |ends| ends[1]);
+    comparison
+        .totals
+        .map_or(typical, |totals| typical.max(totals.ci90[1]))
+}
