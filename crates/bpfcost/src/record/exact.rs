@@ -296,6 +296,13 @@ mod tests {
         );
         assert_eq!(verdict([100.0; 2], [101.0; 2]).0, VerdictRecord::Faster);
         assert_eq!(verdict([200.0; 2], [100.0; 2]).1, BudgetVerdict::Over);
+        // One instruction more is over a budget of none, and what the clock rounds is not.
+        let of_none = |case: f64| {
+            let found = comparison(&pair(), &cost([case; 2]), &cost([100.0; 2]), Some(0.0));
+            found.unwrap().budget
+        };
+        assert_eq!(of_none(101.0), Some(BudgetVerdict::Over));
+        assert_eq!(of_none(100.005), Some(within));
         assert_eq!(
             verdict([95.0, 125.0], [100.0; 2]),
             (VerdictRecord::Unresolved, BudgetVerdict::CantTell, 1.0)

@@ -263,6 +263,16 @@ fn sessions_are_compared_in_one_reading() {
         )
         .unwrap()
     };
+    // The undisturbed ones; where some are, the others are marked.
+    let marks = |changes: &Changes| {
+        let of = |name| changes.cases.iter().find(|change| change.case == name);
+        let marks = ["hit", "miss"].map(|name| of(name).is_some_and(|one| one.undisturbed));
+        let shown = crate::report::markdown::render(&crate::report::compare::view(changes));
+        let marked = shown.matches("; as found").count();
+        let expected = usize::from(marks.contains(&true) && marks.contains(&false));
+        assert_eq!(marked, expected, "{shown}");
+        marks
+    };
     for (old, new) in [(&with, &without), (&without, &with)] {
         let changes = changes(old, new);
         let hit = changes.cases.iter().find(|change| change.case == "hit");
@@ -270,8 +280,11 @@ fn sessions_are_compared_in_one_reading() {
         assert!(hit.relative.unwrap().abs() < 1e-3, "{hit:?}");
         let warned = |code| changes.warnings.iter().any(|warning| warning.code == code);
         assert!(warned("as-found"), "{:?}", changes.warnings);
+        assert_eq!(marks(&changes), [false, false]);
     }
     let both = changes(&with, &with);
+    assert_eq!(marks(&both), [true, true]);
+    assert_eq!(marks(&changes(&with, &record(&[0, 2, 3]))), [true, false]);
     assert!(near(both.cases[0].old.as_ref().unwrap().value, 50.0));
     assert!(
         both.warnings
