@@ -1,4 +1,6 @@
 //! The packets of a capture file: classic pcap of an Ethernet link, of either byte order, with micro- or nanoseconds.
+//!
+//! If the link type says that each frame ends with a frame check sequence (FCS), it is removed: programs never get it.
 
 use pcap_parser::{
     Linktype, PcapHeader, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified,
@@ -7,6 +9,31 @@ use pcap_parser::{
 
 /// How a pcapng file begins.
 const NEXT_GENERATION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+/// What a file's header says of its frames.
+struct Link {
+    /// The number of the link type.
+    number: i32,
+    /// Bytes of the frame check sequence at the end of each.
+    fcs_bytes: usize,
+}
+
+impl Link {
+    /// The type is the lower half. The upper four bits count words of 2 bytes of FCS, if the bit `FCS_LENGTH` is set.
+    fn of(header: &PcapHeader) -> Self {
+        const FCS_LENGTH: u32 = 1 << 26;
+        let word = header.network.0.cast_unsigned();
+        let fcs_words = if word & FCS_LENGTH == 0 {
+            0
+        } else {
+            word >> 28
+        };
+        Link {
+            number: (word & 0xffff).cast_signed(),
+            fcs_bytes: 2 * fcs_words as usize,
+        }
+    }
+}
 
 /// The packets, of which no more than `most` are read, or why they can't be used.
 pub(crate) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> {
@@ -20,12 +47,12 @@ pub(crate) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> 
         "it is not a capture in the pcap format\n  Make one: tcpdump -i INTERFACE -c 10 -w FILE.pcap"
             .to_owned()
     })?;
-    let PcapHeader { network, .. } = header;
-    if network != Linktype::ETHERNET {
+    let link = Link::of(&header);
+    if link.number != Linktype::ETHERNET.0 {
         return Err(format!(
             "it is of link type {}, and programs are run on Ethernet frames (link type 1)\n  Capture on an Ethernet \
              interface, not on `any`",
-            network.0
+            link.number
         ));
     }
     let frame = if header.is_modified_format() {
@@ -46,7 +73,15 @@ pub(crate) fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> 
                 block.caplen, block.origlen
             ));
         }
-        packets.push(block.data.to_vec());
+        let frame = block.data.len().checked_sub(link.fcs_bytes);
+        let frame = frame.and_then(|bytes| block.data.get(..bytes));
+        let frame = frame.ok_or_else(|| {
+            format!(
+                "packet {number} has {} bytes, fewer than the {} of the frame check sequence that the file's header names",
+                block.caplen, link.fcs_bytes
+            )
+        })?;
+        packets.push(frame.to_vec());
         rest = after;
     }
     if packets.is_empty() {
@@ -100,6 +135,25 @@ mod tests {
                 assert_eq!(first, [vec![1; 60]]);
             }
         }
+    }
+
+    #[test]
+    fn a_frame_check_sequence_is_removed() {
+        let wanted: [(&[u8], u32); 1] = [(&[1; 64], 0)];
+        for word in [u32::to_le_bytes, u32::to_be_bytes] {
+            for (link, bytes) in [
+                (1, 64),
+                (0x1400_0001, 62),
+                (0x2400_0001, 60),
+                (0x2000_0001, 64),
+            ] {
+                let packets = packets(&file(word, MICROS, link, &wanted), 9).expect("packets");
+                assert_eq!(packets, [vec![1; bytes]], "{link:#x}");
+            }
+        }
+        let short = file(u32::to_le_bytes, MICROS, 0x2400_0001, &[(&[1; 3], 0)]);
+        let error = packets(&short, 9).expect_err("it has no frame");
+        assert!(error.contains("frame check sequence"), "{error}");
     }
 
     #[test]
