@@ -21,6 +21,27 @@ pub struct SharedProgram {
     fd: OwnedFd,
     /// Whether it gets its input as its context.
     takes_context: bool,
+    beside: BesidePacket,
+}
+
+/// The context of a packet, beside its bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BesidePacket {
+    /// Its bytes; none: as the kernel makes it.
+    pub(crate) bytes: Vec<u8>,
+    /// Where it has the length of the packet.
+    pub(crate) length_at: Option<usize>,
+}
+
+impl BesidePacket {
+    /// The context of a packet of so many bytes.
+    fn of(&self, packet_bytes: usize) -> Vec<u8> {
+        let mut context = self.bytes.clone();
+        if let Some(at) = self.length_at {
+            context[at..at + 4].copy_from_slice(&(packet_bytes as u32).to_ne_bytes());
+        }
+        context
+    }
 }
 
 impl SharedProgram {
@@ -38,6 +59,7 @@ impl SharedProgram {
             name: name.to_owned(),
             fd,
             takes_context: false,
+            beside: BesidePacket::default(),
         }
     }
 
@@ -52,6 +74,11 @@ impl SharedProgram {
             takes_context,
             ..self
         }
+    }
+
+    /// The same, with packets that have this context.
+    pub(crate) fn beside(self, beside: BesidePacket) -> Self {
+        SharedProgram { beside, ..self }
     }
 }
 
@@ -88,6 +115,7 @@ pub(crate) fn on_cpu_while(
     };
     // The kernel writes a context back to where it was read.
     let mut output = packet.to_vec();
+    let mut context = program.beside.of(packet.len());
     // Programs of type `syscall` have no packet, and the kernel refuses to be given a place for one.
     if program.takes_context {
         options.ctx_in = output.as_mut_ptr().cast();
@@ -100,6 +128,10 @@ pub(crate) fn on_cpu_while(
         options.data_out = output.as_mut_ptr().cast();
         // With more, the kernel rebuilds the XDP dispatcher before and after.
         options.repeat = 1;
+        if !context.is_empty() {
+            options.ctx_in = context.as_mut_ptr().cast();
+            options.ctx_size_in = context.len() as u32;
+        }
     }
     let ((), outside) = cpu::outside(|| {
         while again()? {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_uprobe::object::keep_private;
+use bpfcost_uprobe::object::{Defect, is_big_endian, keep_private};
 use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 
 use super::{
@@ -42,16 +42,14 @@ impl UserObject {
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
         let refused = |words: String| refused(path, words);
         let wrong = |words: String| wrong(path, words);
-        if let Err(error) = fs::File::open(path) {
-            return Err(wrong(format!("cannot read it: {error}")));
+        let bytes = fs::read(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
+        if is_big_endian(&bytes) {
+            return Err(wrong(Defect::BigEndian.to_string()));
         }
         listen();
         let mut object = ObjectBuilder::default().open_file(path).map_err(|_| {
-            wrong(format!(
-                "it is not a BPF object\n  Compile one with: clang -O2 -g -target bpf -c \
-                 NAME.bpf.c\n{}",
-                last_log()
-            ))
+            let log = last_log();
+            wrong(format!("{}\n{log}", Defect::find(&bytes, &log)))
         })?;
         let names: Vec<String> = object.progs().map(|program| name(program.name())).collect();
         match only {

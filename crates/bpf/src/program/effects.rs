@@ -1,8 +1,10 @@
 //! Helpers with effects that a loop of a million runs must not have by accident.
 
+use std::collections::BTreeSet;
+
 use libbpf_rs::libbpf_sys::{self as sys, bpf_insn};
 
-use super::code;
+use super::{code, settings::Settings};
 
 /// Helpers by number, and their effect.
 const EFFECTS: [(u32, &str); 9] = [
@@ -43,6 +45,9 @@ const EFFECTS: [(u32, &str); 9] = [
         "bpf_xdp_output, which fails without a reader",
     ),
 ];
+
+/// The function of the kernel that throws an exception.
+const THROW: &str = "bpf_throw";
 
 /// Helpers that need room in a ring buffer.
 const RING_WRITERS: [u32; 3] = [
@@ -91,8 +96,22 @@ pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     EFFECTS.iter().filter_map(is_called).collect()
 }
 
-/// Why a program can't be run in a loop, if it can't. `throws`: its object declares `bpf_throw`.
-pub(super) fn unspliceable(instructions: &[bpf_insn], throws: bool) -> Option<&'static str> {
+/// Why a program with these effects must not be run, unless the settings allow them.
+pub(super) fn forbidden(name: &str, effects: &[&str], settings: &Settings) -> Option<String> {
+    let is_forbidden = !effects.is_empty() && !settings.allow_effects;
+    is_forbidden.then(|| {
+        format!(
+            "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
+            effects.join("; ")
+        )
+    })
+}
+
+/// Why code can't be run in a loop, if it can't: known before the kernel is asked. `externs` are those that it names.
+pub(super) fn unspliceable(
+    instructions: &[bpf_insn],
+    externs: &BTreeSet<String>,
+) -> Option<&'static str> {
     let calls = |number| {
         instructions
             .iter()
@@ -106,12 +125,14 @@ pub(super) fn unspliceable(instructions: &[bpf_insn], throws: bool) -> Option<&'
             "it writes to a ring buffer, which is full after some of the runs: the others would do something else",
         );
     }
-    if throws && instructions.iter().any(code::is_kernel_function) {
-        return Some("it may throw an exception, which would end the loop too");
-    }
+    externs
+        .contains(THROW)
+        .then_some("it may throw an exception, which would end the loop too")
+}
+
+/// Why loaded instructions can't be run in a loop, if they can't: libbpf has made out what they call.
+pub(super) fn unspliceable_loaded(instructions: &[bpf_insn]) -> Option<&'static str> {
     let of_module = |one: &bpf_insn| code::is_kernel_function(one) && one.off != 0;
-    if instructions.iter().any(of_module) {
-        return Some("it calls functions of kernel modules");
-    }
-    None
+    let calls_module = instructions.iter().any(of_module);
+    calls_module.then_some("it calls functions of kernel modules")
 }

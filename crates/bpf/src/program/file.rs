@@ -5,12 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfcost_uprobe::object::{self, functions, open_object};
-use libbpf_rs::{ErrorKind, OpenObject};
+use bpfcost_uprobe::object::{
+    self, Defect, ReachedCode, is_big_endian, open_object, programs_in_slots, reached_code,
+    with_global_programs,
+};
+use libbpf_rs::{ErrorKind, OpenObject, OpenProgram, ProgramType};
 
 use super::{
+    effects,
     form::{self, LoopForm},
     kind::ProgramKind,
+    settings::Settings,
 };
 use crate::error::{Error, Result, failed};
 
@@ -19,6 +24,8 @@ use crate::error::{Error, Result, failed};
 pub struct ObjectFile {
     path: PathBuf,
     bytes: Vec<u8>,
+    /// The type of programs whose section names none.
+    unnamed: Option<ProgramKind>,
 }
 
 /// A program of an object.
@@ -28,10 +35,21 @@ pub struct ProgramEntry {
     pub name: String,
     /// Its section, such as `xdp.frags`.
     pub section: String,
+    /// Whether its section tells its type as libbpf has it.
+    pub is_named: bool,
     /// Its type, or why it can't be run in a loop and what measures it instead.
     pub kind: std::result::Result<ProgramKind, String>,
     /// How it is run in a loop.
     pub form: LoopForm,
+    /// What it does outside of its maps and packets, each in a few words.
+    pub effects: Vec<&'static str>,
+}
+
+impl ProgramEntry {
+    /// Why it must not be run, as these settings allow no effects.
+    pub fn forbidden(&self, settings: &Settings) -> Option<String> {
+        effects::forbidden(&self.name, &self.effects, settings)
+    }
 }
 
 impl ObjectFile {
@@ -46,8 +64,19 @@ impl ObjectFile {
     pub fn of(path: &Path, bytes: Vec<u8>) -> Self {
         ObjectFile {
             path: path.to_owned(),
-            bytes,
+            bytes: with_global_programs(bytes),
+            unnamed: None,
         }
+    }
+
+    /// The same, with a type for programs whose section names none.
+    pub fn with_type(self, unnamed: Option<ProgramKind>) -> Self {
+        ObjectFile { unnamed, ..self }
+    }
+
+    /// The type of programs whose section names none.
+    pub fn type_of_unnamed(&self) -> Option<ProgramKind> {
+        self.unnamed
     }
 
     /// Where it was read from.
@@ -62,32 +91,83 @@ impl ObjectFile {
 
     /// Its programs, in their order in the file; none is an error.
     pub fn programs(&self) -> Result<Vec<ProgramEntry>> {
-        let file = self.name();
         let object = self.opened()?;
-        let functions = functions(&self.bytes).map_err(failed(&*file, "reading its functions"))?;
-        let functions = form::instructions(&functions);
-        let entry = |program: libbpf_rs::OpenProgram<'_>| {
-            let name = program.name().to_string_lossy().into_owned();
-            let kind = ProgramKind::of(program.prog_type(), &file, &name);
-            let form = kind.as_ref().map_or(LoopForm::default(), |kind| {
-                LoopForm::of(*kind, program.insns(), &functions)
-            });
-            ProgramEntry {
-                kind,
-                form,
-                section: program.section().to_string_lossy().into_owned(),
-                name,
-            }
-        };
-        let programs: Vec<ProgramEntry> = object.progs().map(entry).collect();
+        let slots = programs_in_slots(&self.bytes)
+            .map_err(failed(self.name(), "reading its arrays of programs"))?;
+        let programs: Vec<ProgramEntry> = object
+            .progs()
+            .map(|program| self.entry(&object, &program, &slots))
+            .collect();
         if programs.is_empty() {
             return Err(wrong(&self.path, "there is no program in it".to_owned()));
         }
         Ok(programs)
     }
 
+    /// A program; `slots` are those that the object's source puts into arrays of programs.
+    fn entry(
+        &self,
+        object: &OpenObject,
+        program: &OpenProgram<'_>,
+        slots: &[String],
+    ) -> ProgramEntry {
+        let name = program.name().to_string_lossy().into_owned();
+        let section = program.section().to_string_lossy().into_owned();
+        let kind = self.kind(program);
+        let ReachedCode { functions, externs } = reached_code(&self.bytes, &name);
+        let functions = form::instructions(&functions);
+        let form = kind.as_ref().map_or(LoopForm::default(), |kind| {
+            LoopForm::of(*kind, program.insns(), &functions)
+        });
+        let mut instructions = program.insns().to_vec();
+        instructions.extend(functions);
+        let own = effects::unspliceable(&instructions, &externs);
+        let mut called = object.progs().filter(|other| {
+            let name = other.name();
+            form == LoopForm::Windows && slots.iter().any(|slot| name == slot.as_str())
+        });
+        let of_called = || {
+            called.find_map(|other| {
+                let ReachedCode { functions, externs } =
+                    reached_code(&self.bytes, &other.name().to_string_lossy());
+                let mut instructions = other.insns().to_vec();
+                instructions.extend(form::instructions(&functions));
+                effects::unspliceable(&instructions, &externs)
+            })
+        };
+        let kind = match own.or_else(of_called) {
+            Some(why) => kind.and(Err(format!("{name} can't be run in a loop: {why}"))),
+            None => kind,
+        };
+        ProgramEntry {
+            effects: effects::effects(&instructions),
+            is_named: program.prog_type() != ProgramType::Unspec,
+            name,
+            section,
+            kind,
+            form,
+        }
+    }
+
+    /// The type of a program, or why it can't be run in a loop.
+    pub(super) fn kind(
+        &self,
+        program: &OpenProgram<'_>,
+    ) -> std::result::Result<ProgramKind, String> {
+        ProgramKind::of(
+            program.prog_type(),
+            &self.name(),
+            &program.name().to_string_lossy(),
+            &program.section().to_string_lossy(),
+            self.unnamed,
+        )
+    }
+
     /// It is not loaded.
     pub(super) fn opened(&self) -> Result<OpenObject> {
+        if is_big_endian(&self.bytes) {
+            return Err(wrong(&self.path, Defect::BigEndian.to_string()));
+        }
         let object = open_object(&self.name(), &self.bytes, |_| Ok(()));
         object.map_err(|error| self.unusable(error))
     }
@@ -115,7 +195,8 @@ impl ObjectFile {
         let (words, is_input) = match error {
             object::Error::Open { messages, .. } => (
                 format!(
-                    "it is not a BPF object\n  Compile one with: clang -O2 -g -target bpf -c NAME.bpf.c{}",
+                    "{}{}",
+                    Defect::find(&self.bytes, &messages),
                     lines(&messages)
                 ),
                 true,

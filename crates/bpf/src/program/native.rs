@@ -6,8 +6,7 @@ use std::{collections::BTreeSet, ffi::CString};
 
 use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_slots};
 use libbpf_rs::{
-    AsRawLibbpf as _, Btf, Object, ProgramMut,
-    btf::types::Func,
+    AsRawLibbpf as _, Object, ProgramAttachType, ProgramMut, ProgramType,
     libbpf_sys::{self as sys, bpf_insn},
 };
 
@@ -27,15 +26,12 @@ use crate::{
     error::{Result, failed},
     globals::GlobalsLayout,
     mapping,
-    run::{self, SharedProgram, TestRun},
+    run::{self, BesidePacket, SharedProgram, TestRun},
     timing::Loop,
 };
 
 /// How often a packet is run before what the program does with it counts: the first run may find empty maps.
 const RUNS: usize = 3;
-
-/// The function of the kernel that throws an exception.
-const THROW: &str = "bpf_throw";
 
 /// A loaded program, with its object. Dropping it frees both.
 #[derive(Debug)]
@@ -47,6 +43,8 @@ pub struct NativeProgram {
     /// What is added to type numbers of drivers: their types follow those of the object. `None` without BTF.
     pub(super) shift: Option<u32>,
     pub(super) program: SharedProgram,
+    /// The context of its packets.
+    pub(super) beside: BesidePacket,
     figures: Figures,
     /// Where its variables are; `None` without types.
     layout: Option<GlobalsLayout>,
@@ -71,7 +69,11 @@ impl NativeProgram {
     pub fn load(file: &ObjectFile, name: &str, settings: &Settings) -> Result<Self> {
         let entry = file.program(name)?;
         let kind = entry.kind.clone().map_err(|words| file.refused(words))?;
-        let flags = flags(&entry.section);
+        // Before it is loaded: the kernel acts on some of these calls when it loads them.
+        if let Some(words) = entry.forbidden(settings) {
+            return Err(wrong(file.path(), words));
+        }
+        let flags = kind.flags(&entry.section);
         let driver = Driver::open(kind, Loop::probe()?)?;
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
@@ -81,6 +83,15 @@ impl NativeProgram {
                 let own = program.name();
                 let is_chosen = own == name || slots.iter().any(|slot| own == slot.as_str());
                 program.set_autoload(is_chosen);
+                // Those that it makes tail calls to have its type.
+                if is_chosen && program.prog_type() == ProgramType::Unspec {
+                    let section = program.section().to_string_lossy().into_owned();
+                    program.set_prog_type(kind.program_type());
+                    program.set_flags(kind.flags(&section));
+                    if kind == ProgramKind::Xdp {
+                        program.set_attach_type(ProgramAttachType::Xdp);
+                    }
+                }
             }
             Ok(())
         });
@@ -90,10 +101,6 @@ impl NativeProgram {
         let layout = layout(file, &opened).ok();
         let shift = driver.join(&mut opened);
         let shift = shift.map_err(failed(file.name(), "adding types to it"))?;
-        // Before it is loaded, as far as it can be seen: the kernel acts on some of these calls when it loads them.
-        if let Some(program) = opened.progs().find(|one| one.name() == name) {
-            refuse_effects(file, name, settings, program.insns())?;
-        }
         let object = load_object(&file.name(), opened).map_err(|error| file.unusable(error))?;
         settings.fill(file, &object)?;
         let program = object.progs_mut().find(|one| one.name() == name);
@@ -109,10 +116,6 @@ impl NativeProgram {
             code: code(&program),
             lines: Vec::new(),
         };
-        // SAFETY: the object is loaded, and outlives its types.
-        let types = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
-        let throws = types.ok().flatten();
-        let throws = throws.is_some_and(|types| types.type_by_name::<Func<'_>>(THROW).is_some());
         // What it makes tail calls to is run as well.
         let called = object
             .progs_mut()
@@ -123,12 +126,15 @@ impl NativeProgram {
             .chain([(name.to_owned(), raw.code.clone())])
             .collect();
         for (name, code) in &called {
-            if let Some(why) = effects::unspliceable(&code.instructions, throws) {
+            if let Some(why) = effects::unspliceable_loaded(&code.instructions) {
                 return Err(file.refused(format!("{name} can't be run in a loop: {why}")));
             }
             refuse_effects(file, name, settings, &code.instructions)?;
         }
-        let shared = SharedProgram::of(&program)?.taking_context(kind.takes_context());
+        let beside = settings.context.beside(kind);
+        let shared = SharedProgram::of(&program)?
+            .taking_context(kind.takes_context())
+            .beside(beside.clone());
         let figures = figures(file, name, &raw, &object)?;
         Ok(NativeProgram {
             file: file.clone(),
@@ -137,6 +143,7 @@ impl NativeProgram {
             raw,
             shift,
             program: shared,
+            beside,
             figures,
             layout,
             object,
@@ -173,7 +180,13 @@ impl NativeProgram {
     }
 
     fn run(&self, cpu: u32, packet: &[u8]) -> Result<TestRun> {
-        run::on_cpu(&self.program, cpu, packet)
+        let ran = run::on_cpu(&self.program, cpu, packet);
+        ran.map_err(|error| match self.beside.bytes.is_empty() {
+            true => error,
+            false => self.file.refused(format!(
+                "{error}\n  Or the kernel does not take what --context gives, such as an interface that it has not"
+            )),
+        })
     }
 
     /// Why something with its instructions could not be loaded.
@@ -201,15 +214,8 @@ fn refuse_effects(
     settings: &Settings,
     instructions: &[bpf_insn],
 ) -> Result<()> {
-    let effects = effects::effects(instructions);
-    if effects.is_empty() || settings.allow_effects {
-        return Ok(());
-    }
-    let words = format!(
-        "{name} calls {}\n  Each of millions of runs would do it. To measure it all the same: --allow-effects",
-        effects.join("; ")
-    );
-    Err(wrong(file.path(), words))
+    let forbidden = effects::forbidden(name, &effects::effects(instructions), settings);
+    forbidden.map_or(Ok(()), |words| Err(wrong(file.path(), words)))
 }
 
 /// The instructions and functions of a loaded program.
@@ -239,17 +245,6 @@ pub(super) unsafe fn records<T: Copy>(first: *const T, count: u32) -> Vec<T> {
     }
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec()
-}
-
-/// What libbpf derives from a section beside the types.
-fn flags(section: &str) -> u32 {
-    if section.starts_with("xdp.frags") {
-        sys::BPF_F_XDP_HAS_FRAGS
-    } else if section == "syscall" {
-        sys::BPF_F_SLEEPABLE
-    } else {
-        0
-    }
 }
 
 /// Why what was loaded once could not be loaded again as it is.

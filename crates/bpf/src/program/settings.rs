@@ -11,7 +11,10 @@ use libbpf_rs::{
 
 use serde::{Deserialize, Serialize};
 
-use super::file::{ObjectFile, lines, wrong};
+use super::{
+    file::{ObjectFile, lines, wrong},
+    packet_context::PacketContext,
+};
 use crate::{error::Result, globals::GlobalsLayout};
 
 /// How programs of an object are loaded.
@@ -29,6 +32,9 @@ pub struct Settings {
     /// Programs that others make tail calls to, beside those that the object's source names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<ProgramSlot>,
+    /// What packets bring beside their bytes.
+    #[serde(default, skip_serializing_if = "PacketContext::is_empty")]
+    pub context: PacketContext,
 }
 
 /// A program in a map of programs.

@@ -27,7 +27,7 @@ use crate::{
 /// Words of a state (`PROGRAM_STATE_WORDS`).
 pub const STATE_WORDS: usize = 12;
 /// Room for packets (`PROGRAM_PACKET_BYTES`).
-const PACKET_BYTES: usize = 4096;
+pub(super) const PACKET_BYTES: usize = 16384;
 /// The map of packets that take turns, and bytes of a value before the packet's.
 const INPUTS: &str = "program_inputs";
 const INPUT_HEAD: usize = 8;
@@ -190,7 +190,8 @@ impl Spliced {
         Ok(Spliced {
             object,
             program: SharedProgram::of_fd(&native.name, fd)
-                .taking_context(native.kind.takes_context()),
+                .taking_context(native.kind.takes_context())
+                .beside(native.beside.clone()),
             window: 0,
         })
     }

@@ -152,7 +152,8 @@ impl Traceable {
         let functions = places.functions.iter().zip(&places.lengths);
         Ok(Some(Traceable {
             program: SharedProgram::of_fd(&native.name, fd)
-                .taking_context(native.kind.takes_context()),
+                .taking_context(native.kind.takes_context())
+                .beside(native.beside.clone()),
             code: MachineCode {
                 functions: functions.map(function).collect(),
             },

@@ -79,7 +79,12 @@ pub(super) fn load(
         Body::Return(code) => put(PROGRAM, returning(code)?.as_fd())?,
     }
     put(RETURN, returning(0)?.as_fd())?;
-    Ok((object, program.taking_context(native.kind.takes_context())))
+    Ok((
+        object,
+        program
+            .taking_context(native.kind.takes_context())
+            .beside(native.beside.clone()),
+    ))
 }
 
 /// The runs of a window, if so many tail calls are left behind a window of one run: a power of two, so that batches have whole

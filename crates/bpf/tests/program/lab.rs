@@ -63,7 +63,7 @@ fn path(source: &str) -> PathBuf {
         .join(source)
 }
 
-fn clang() -> OsString {
+pub(crate) fn clang() -> OsString {
     env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"))
 }
 

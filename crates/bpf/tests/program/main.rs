@@ -4,6 +4,7 @@
 mod require;
 
 mod faults;
+mod files;
 mod lab;
 mod maps;
 mod refusals;

@@ -68,11 +68,15 @@ impl Programs {
                 if entry.form == LoopForm::Windows {
                     in_windows.insert(name.clone());
                 }
-                let kind = entry.kind.map_err(|words| Error::UserObject {
+                let wrong = |words| Error::UserObject {
                     path: object.path().to_owned(),
                     words,
                     is_input: true,
-                })?;
+                };
+                if let Some(effects) = entry.forbidden(&subject.settings) {
+                    return Err(wrong(effects));
+                }
+                let kind = entry.kind.map_err(wrong)?;
                 kinds.entry(name.clone()).or_insert((kind, entry.section));
             }
         }

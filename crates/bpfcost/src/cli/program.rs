@@ -3,10 +3,16 @@
 
 mod expected;
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
-use bpfcost_bpf::program::{ObjectFile, Settings};
+use bpfcost_bpf::{
+    Error,
+    program::{ObjectFile, PacketContext, ProgramKind, Settings},
+};
 
 use super::{
     command,
@@ -51,6 +57,11 @@ pub(super) struct Args {
     /// A program of it, by the name of its function [default: all that can be run] [repeatable]
     #[arg(long = "program", value_name = "NAME")]
     programs: Vec<String>,
+    /// The type of programs whose sections name none: xdp, tc, cgroup_skb, socket, raw_tp or syscall
+    ///
+    /// Sections whose names begin with xdp, tc or classifier need no option. Those that name a type keep theirs.
+    #[arg(long = "type", value_name = "TYPE", value_parser = program_kind, hide_short_help = true)]
+    kind: Option<ProgramKind>,
     /// A packet: FILE.pcap, hexadecimal digits or builtin:NAME [default: builtin:udp] [repeatable]
     ///
     /// Each packet of a capture is a case. Captures are in the classic pcap format, of an Ethernet link. A packet begins
@@ -59,6 +70,12 @@ pub(super) struct Args {
     /// or builtin:zeros (96 bytes), their default.
     #[arg(long = "input", value_name = "PACKET")]
     inputs: Vec<String>,
+    /// Give packets more than bytes: mark=0x42,ifindex=2,gso_segs=3 [repeatable]
+    ///
+    /// An skb (tc, cgroup_skb, socket) takes mark, priority, ingress_ifindex, ifindex, cb[0] to cb[4], tstamp, wire_len,
+    /// gso_segs, gso_size and hwtstamp; an XDP frame ingress_ifindex and rx_queue_index. Each packet gets them.
+    #[arg(long = "context", value_name = "FIELD=VALUE", hide_short_help = true)]
+    contexts: Vec<String>,
     /// Also measure all packets in turn, as PROGRAM/mix
     #[arg(long)]
     mix: bool,
@@ -157,19 +174,42 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     measurement::run(options, load, plans, &host, &record)
 }
 
+/// A type of programs, by the word that sections have for it.
+fn program_kind(word: &str) -> Result<ProgramKind, String> {
+    let kinds = ProgramKind::ALL;
+    let words = kinds.map(ProgramKind::word).join(", ");
+    let named = kinds.into_iter().find(|kind| kind.word() == word);
+    named.ok_or_else(|| format!("programs of these types can be run in a loop: {words}"))
+}
+
 /// What the command line names.
 fn subject(args: &Args) -> Result<OwnPrograms> {
-    let object = ObjectFile::read(&args.object)?;
-    let old = args.against.as_deref().map(ObjectFile::read).transpose()?;
+    let read = |path: &Path| Ok::<_, Error>(ObjectFile::read(path)?.with_type(args.kind));
+    let object = read(&args.object)?;
+    let old = args.against.as_deref().map(read).transpose()?;
+    if let Some(kind) = args.kind
+        && object.programs()?.iter().all(|program| program.is_named)
+    {
+        return Err(usage(format!(
+            "--type {}: the sections of all programs of {} tell their types, which they keep\n  Leave it out",
+            kind.word(),
+            object.path().display()
+        )));
+    }
+    let settings = Settings {
+        allow_effects: args.allow_effects,
+        ..Settings::default()
+    };
     let programs = if args.programs.is_empty() {
-        in_both(&object, loopable(&object)?, old.as_ref())?
+        in_both(&object, loopable(&object, &settings)?, old.as_ref())?
     } else {
         measurement::once(&args.programs)?;
         args.programs.clone()
     };
     let objects: Vec<ObjectFile> = std::iter::once(object).chain(old).collect();
+    let kinds = kinds(&objects, &programs)?;
     let inputs = if args.inputs.is_empty() {
-        default_inputs(&objects, &programs)?
+        default_inputs(&kinds)?
     } else {
         inputs(&args.inputs)?
     };
@@ -178,6 +218,11 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             "a packet is called {MIX}, which is the name of all packets in turn (--mix)\n  Rename its file"
         )));
     }
+    let mut context = PacketContext::default();
+    for words in &args.contexts {
+        let added = context.add(words, &kinds);
+        added.map_err(|why| usage(format!("--context {why}")))?;
+    }
     let setup = args.setup.as_deref();
     let setup = setup.map(|line| loader(line, &args.options.on));
     Ok(OwnPrograms {
@@ -185,10 +230,10 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
         mix: args.mix,
         hot_spots: args.hot_spots,
         settings: Settings {
-            allow_effects: args.allow_effects,
             maps: maps(&args.maps, &objects[0])?,
-            variables: Vec::new(),
             slots: slots(&args.also, &objects)?,
+            context,
+            ..settings
         },
         setup: setup.transpose()?,
         expected: Expected::of(&args.expected, &objects[0])?,
@@ -262,28 +307,35 @@ fn in_both(
     Ok(both)
 }
 
-/// A packet or a context, or one of each: what the programs take.
-fn default_inputs(objects: &[ObjectFile], programs: &[String]) -> Result<Vec<Input>> {
+/// The types of the chosen programs.
+fn kinds(objects: &[ObjectFile], programs: &[String]) -> Result<Vec<ProgramKind>> {
     let mut kinds = Vec::new();
     for object in objects {
         let all = object.programs()?.into_iter();
         let chosen = all.filter(|one| programs.contains(&one.name));
         kinds.extend(chosen.filter_map(|one| one.kind.ok()));
     }
-    let takes = |input: &Input| kinds.iter().any(|&kind| input.misfit(kind).is_none());
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+/// A packet or a context, or one of each: what the programs take.
+fn default_inputs(kinds: &[ProgramKind]) -> Result<Vec<Input>> {
+    let takes = |input: &Input| kinds.iter().any(|&kind| input.misfit(kind, "").is_none());
     let mut defaults = inputs(&DEFAULT_INPUTS.map(str::to_owned))?;
     defaults.retain(takes);
     Ok(defaults)
 }
 
 /// All programs that can be run in a loop; why not, if none can. Says which others there are.
-fn loopable(object: &ObjectFile) -> Result<Vec<String>> {
+fn loopable(object: &ObjectFile, settings: &Settings) -> Result<Vec<String>> {
     let all = object.programs()?;
     let (mut names, mut others) = (Vec::new(), Vec::new());
     for program in all {
-        match program.kind {
-            Ok(_) => names.push(program.name),
-            Err(why) => others.push(why),
+        match (program.forbidden(settings), program.kind) {
+            (None, Ok(_)) => names.push(program.name),
+            (Some(why), Ok(_)) | (_, Err(why)) => others.push(why),
         }
     }
     let others = others.join("\n");

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Behaviour {
     /// What it returns.
     pub code: i32,
+    /// That code for people, by its name if it has one; `None` if packets take turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<String>,
     /// Bytes of the packet or context that it leaves.
     pub length: usize,
     /// That packet or context, in hexadecimal digits.
@@ -33,6 +36,7 @@ impl Behaviour {
     pub fn of(code: u32, packet: &[u8], maps: MapChanges, window: u32) -> Self {
         Behaviour {
             code: code.cast_signed(),
+            returned: None,
             length: packet.len(),
             packet: packet.to_vec(),
             per_run: maps.per_run,
@@ -76,6 +80,7 @@ mod tests {
     fn a_behaviour_is_kept_as_text() {
         let behaviour = Behaviour {
             code: -1,
+            returned: Some("TC_ACT_UNSPEC".to_owned()),
             length: 3,
             packet: vec![0, 0x1f, 0xff],
             per_run: BTreeMap::from([("runs".to_owned(), Some(1)), ("last".to_owned(), None)]),

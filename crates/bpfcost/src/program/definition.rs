@@ -59,6 +59,9 @@ impl OwnPrograms {
         if !self.settings.slots.is_empty() {
             given.push(serde_json::json!(self.settings.slots));
         }
+        if !self.settings.context.is_empty() {
+            given.push(serde_json::json!(self.settings.context));
+        }
         if let Some(LoaderCommand { command, .. }) = &self.setup {
             given.push(serde_json::json!(command));
         }
@@ -123,17 +126,21 @@ impl Input {
         self.bytes.get(12..14)
     }
 
-    /// Why a program of this type can't be run on it.
-    pub fn misfit(&self, kind: ProgramKind) -> Option<String> {
+    /// Why a program of this type and section can't be run on it.
+    pub fn misfit(&self, kind: ProgramKind, section: &str) -> Option<String> {
         let wanted = match (kind.takes_context(), self.form) {
             (true, Form::Packet) => "a context",
             (false, Form::Context) => "a packet",
             _ => {
-                let (bytes, room) = (self.bytes.len(), kind.input_bytes());
+                let (bytes, room) = (self.bytes.len(), kind.input_bytes(section));
                 let (least, most) = (room.start(), room.end());
                 return (!room.contains(&bytes)).then(|| {
+                    let frags = match kind {
+                        ProgramKind::Xdp if bytes > *most => " (in the section xdp.frags more)",
+                        _ => "",
+                    };
                     format!(
-                        "{} has {bytes} bytes, and {} programs take {least} to {most}",
+                        "{} has {bytes} bytes, and {} programs take {least} to {most}{frags}",
                         self.name,
                         kind.word()
                     )
@@ -154,13 +161,15 @@ mod objects {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{ObjectFile, base64_bytes};
+    use super::{ObjectFile, ProgramKind, base64_bytes};
 
     #[derive(Serialize, Deserialize)]
     struct Stored {
         path: PathBuf,
         #[serde(with = "base64_bytes")]
         bytes: Vec<u8>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        type_of_unnamed: Option<ProgramKind>,
     }
 
     pub(super) fn serialize<S: Serializer>(
@@ -170,6 +179,7 @@ mod objects {
         let stored = objects.iter().map(|object| Stored {
             path: object.path().to_owned(),
             bytes: object.bytes().to_vec(),
+            type_of_unnamed: object.type_of_unnamed(),
         });
         serializer.collect_seq(stored)
     }
@@ -178,7 +188,8 @@ mod objects {
         deserializer: D,
     ) -> Result<Vec<ObjectFile>, D::Error> {
         let stored = Vec::<Stored>::deserialize(deserializer)?;
-        let object = |one: Stored| ObjectFile::of(&one.path, one.bytes);
+        let object =
+            |one: Stored| ObjectFile::of(&one.path, one.bytes).with_type(one.type_of_unnamed);
         Ok(stored.into_iter().map(object).collect())
     }
 }
@@ -226,7 +237,7 @@ mod tests {
                 bytes: vec![0; bytes],
                 ..Input::default()
             };
-            input.misfit(kind).is_none()
+            input.misfit(kind, "").is_none()
         };
         assert!(fits(Form::Packet, 64, ProgramKind::Xdp));
         assert!(fits(Form::Bytes, 64, ProgramKind::Tc));
@@ -235,7 +246,13 @@ mod tests {
         assert!(!fits(Form::Packet, 64, ProgramKind::Syscall));
         assert!(!fits(Form::Context, 64, ProgramKind::Xdp));
         assert!(!fits(Form::Bytes, 13, ProgramKind::Xdp));
-        assert!(!fits(Form::Packet, 3501, ProgramKind::Tc));
+        assert!(!fits(Form::Packet, 3713, ProgramKind::Tc));
+        assert!(!fits(Form::Packet, 9014, ProgramKind::Xdp));
+        let jumbo = Input {
+            bytes: vec![0; 9014],
+            ..Input::default()
+        };
+        assert_eq!(jumbo.misfit(ProgramKind::Xdp, "xdp.frags"), None);
         assert!(!fits(Form::Bytes, 104, ProgramKind::RawTracepoint));
     }
 }

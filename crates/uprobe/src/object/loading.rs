@@ -206,14 +206,6 @@ pub fn programs_in_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<String>> {
     Ok(relocations.filter_map(program).collect())
 }
 
-/// The bytes of all functions that programs call: of the section that compilers put them into.
-pub fn functions(bytes: &[u8]) -> libbpf_rs::Result<Vec<u8>> {
-    let file = object::File::parse(bytes).map_err(io::Error::other)?;
-    let section = file.section_by_name(".text");
-    let data = section.map(|section| section.data()).transpose();
-    Ok(data.map_err(io::Error::other)?.unwrap_or_default().to_vec())
-}
-
 /// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the
 /// object's own loader would do.
 pub fn keep_private(object: &mut OpenObject) {

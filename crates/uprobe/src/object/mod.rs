@@ -13,6 +13,7 @@
 //! ```
 
 mod arena;
+mod elf;
 mod error;
 mod loading;
 mod map;
@@ -22,10 +23,11 @@ mod program_array;
 mod verifier_log;
 
 pub use arena::Arena;
+pub use elf::{Defect, ReachedCode, is_big_endian, reached_code, with_global_programs};
 pub use error::{Error, Result};
 pub use loading::{
-    Choice, LoadedObject, LoadedProgram, forget_pins, functions, keep_private, load_object,
-    open_object, programs_in_slots,
+    Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,
+    programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
 pub use printk::{PrintkOff, load_quietly};

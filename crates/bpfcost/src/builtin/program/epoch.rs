@@ -257,7 +257,17 @@ impl ProgramEpoch {
         let cycles = runs.map(|ops| ops / entry.cycle);
         let changes = MapChanges::between([&first, &second, &third], cycles, grew);
         let drifts = maps::warnings(&entry.key.1, &changes);
-        let behaviour = Behaviour::of(code, output, changes, entry.looped.1.window);
+        let program = self.programs.get(&entry.key).context("it ran")?;
+        let kind = program.native.kind();
+        let returned = || {
+            let code = code.cast_signed();
+            kind.code_name(code)
+                .map_or_else(|| code.to_string(), str::to_owned)
+        };
+        let behaviour = Behaviour {
+            returned: (entry.cycle == 1).then(returned),
+            ..Behaviour::of(code, output, changes, entry.looped.1.window)
+        };
         // The other object is what it is compared with: it may do something else.
         let is_new = entry.key.0 == 0;
         let known = entry.expectation.as_ref();

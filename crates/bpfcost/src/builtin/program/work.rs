@@ -71,9 +71,11 @@ impl Programs {
 
     /// The places of the inputs that a program takes.
     pub(super) fn inputs(&self, program: &str) -> impl Iterator<Item = usize> {
-        let kind = self.kinds[program].0;
+        let (kind, section) = &self.kinds[program];
         let inputs = self.subject.inputs.iter().enumerate();
-        inputs.filter_map(move |(place, input)| input.misfit(kind).is_none().then_some(place))
+        inputs.filter_map(move |(place, input)| {
+            input.misfit(*kind, section).is_none().then_some(place)
+        })
     }
 
     /// How a program is run in a loop.
@@ -130,17 +132,19 @@ impl Programs {
     /// Why a program has no input that it takes, or an input no program.
     pub fn misfit(&self) -> Option<String> {
         let inputs = &self.subject.inputs;
-        let kinds = self.kinds.values().map(|(kind, _)| *kind);
-        let idle = |input: &&Input| kinds.clone().all(|kind| input.misfit(kind).is_some());
+        let mut kinds = self.kinds.values();
+        let misfit =
+            |input: &Input, (kind, section): &(ProgramKind, String)| input.misfit(*kind, section);
+        let idle = |input: &&Input| kinds.clone().all(|kind| misfit(input, kind).is_some());
         let without = |(program, _): &(&String, &(ProgramKind, String))| {
             self.inputs(program).next().is_none()
         };
         let input = inputs.iter().find(idle);
-        let kind = self.kinds.iter().find(without).map(|(_, (kind, _))| *kind);
-        match (input, kind.or_else(|| kinds.clone().next())) {
-            (Some(input), Some(kind)) => input.misfit(kind),
+        let kind = self.kinds.iter().find(without).map(|(_, kind)| kind);
+        match (input, kind.or_else(|| kinds.next())) {
+            (Some(input), Some(kind)) => misfit(input, kind),
             (None, Some(kind)) if self.kinds.iter().any(|one| without(&one)) => {
-                inputs.first().and_then(|input| input.misfit(kind))
+                inputs.first().and_then(|input| misfit(input, kind))
             }
             _ => None,
         }
@@ -154,6 +158,10 @@ impl Programs {
                 (packet.name.as_str(), packet.about.clone())
             }
             several => (MIX, format!("{} packets in turn", several.len())),
+        };
+        let packet_about = match self.subject.settings.context.words(*kind) {
+            fields if fields.is_empty() => packet_about,
+            fields => format!("{packet_about}, {fields}"),
         };
         let version = if object == 0 { "new" } else { OLD };
         let form = self.form(program);

@@ -110,6 +110,7 @@ fn behaviour(case: &CaseRecord) -> Option<Behaviour> {
     Some(Behaviour {
         // They are how it was found, not what is expected.
         window: None,
+        returned: None,
         drifts: BTreeMap::new(),
         ..behaviour
     })

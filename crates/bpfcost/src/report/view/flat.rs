@@ -20,6 +20,8 @@ const MOST_STRIPS: usize = 240;
 const PER_CPU: &str = "_ns_per_op";
 /// The secondary value with the sum over CPUs.
 const TOTAL: &str = "ops_per_s";
+/// The observed fact with what an operation returned, for people.
+const RETURNED: &str = "returned";
 /// The secondary value with the part of the time in which all CPUs ran.
 const OVERLAP: &str = "overlap";
 
@@ -88,6 +90,11 @@ pub(super) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) ->
             })
             .only(page),
         Head::words("net").of(net),
+        Head::words(RETURNED).of(|row: &CaseRow<'_>| {
+            let observed = row.case.observed.as_ref();
+            let returned = observed.and_then(|facts| facts.get(RETURNED)?.as_str());
+            Cell::words(returned.map_or_else(String::new, text::line))
+        }),
         Head::words("note").of(note),
     ];
     let table = grouped(columns, groups).filled()?;

@@ -1,0 +1,47 @@
+//! What can't be run in a loop is refused before anything is loaded, in a dry run too.
+
+use super::compile;
+use crate::tool::Tool;
+
+const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[27]; int (*max_entries)[4096]; } ring SEC(".maps");
+struct { int (*type)[22]; int (*max_entries)[8]; int (*value_size)[4]; } queue SEC(".maps");
+static long (*output)(void *map, void *data, long bytes, long flags) = (void *)130;
+static long (*push)(void *map, const void *value, long flags) = (void *)87;
+static long (*print)(const char *text, unsigned int size, ...) = (void *)6;
+static __attribute__((noinline)) int report(int value) { return output(&ring, &value, 4, 0); }
+SEC("xdp") int reports(void *context) { report(1); return 2; }
+SEC("xdp") int pushes(void *context) { int value = 1; push(&queue, &value, 0); return 2; }
+SEC("xdp") int prints(void *context) { char text[] = "x"; print(text, 2); return 2; }
+SEC("xdp/devmap") int redirected(void *context) { return 2; }
+SEC("iter/task") int iterates(void *context) { return 0; }
+SEC("xdp") int passes(void *context) { return 2; }
+"#;
+
+#[test]
+fn what_cannot_be_looped_is_refused_in_a_dry_run() {
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    for (program, says) in [
+        ("reports", "ring buffer"),
+        ("pushes", "pushes to a queue"),
+        ("prints", "--allow-effects"),
+        ("redirected", "redirected through a map (xdp/devmap)"),
+        ("iterates", "bpftool iter pin"),
+    ] {
+        let said = tool.says(&format!("program x.bpf.o --dry-run --program {program}"));
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(says), "{said:?}");
+    }
+    // The others of the object are measured.
+    let said = tool.says("program x.bpf.o --dry-run");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for says in ["not measured", "ring buffer", "--allow-effects"] {
+        assert!(said.err.contains(says), "{said:?}");
+    }
+    assert!(said.out.contains("passes/udp"), "{said:?}");
+    let allowed = tool.says("program x.bpf.o --dry-run --program prints --allow-effects");
+    assert_eq!(allowed.code, Some(0), "{allowed:?}");
+}
