@@ -3,7 +3,7 @@
 # refused with the reason. Objects come from Debian packages (libxdp1, the kernel's selftests and samples of
 # linux-source-6.1), from Go modules, and from folders that are named. Nothing of them is kept in this repository.
 #
-# Needs root, clang-19, bpftool, go, libbpf-dev. Objects are loaded and run in the kernel: use a machine for tests.
+# Needs root, clang-19, bpftool, go, and the network. Objects are loaded and run in the kernel: use a machine for tests.
 set -euo pipefail
 
 usage() {
@@ -51,7 +51,7 @@ compile() {
         local object
         object=$objects/$origin-$(basename "$source" .c).o
         [ -e "$object" ] || timeout 30 clang-19 -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__x86_64__ -w \
-            -I"$work" -I/usr/include/x86_64-linux-gnu "$@" -c "$source" -o "$object" 2>/dev/null || true
+            -I"$work" -I"$work/libbpf-dev/usr/include" -I/usr/include/x86_64-linux-gnu "$@" -c "$source" -o "$object" 2>/dev/null || true
     done
 }
 
@@ -65,6 +65,7 @@ take() {
 
 collect() {
     [ -e "$work/vmlinux.h" ] || bpftool btf dump file /sys/kernel/btf/vmlinux format c >"$work/vmlinux.h"
+    debian libbpf-dev
     debian libxdp1
     take libxdp1 "$work/libxdp1"
     debian linux-source-6.1
