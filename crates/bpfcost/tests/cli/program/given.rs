@@ -17,7 +17,7 @@ SEC("xdp.frags") int counts_bytes(struct frame *frame) { return bytes(frame) == 
 const UNNAMED: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
-SEC("parse") int parse(void *context) { return 2; }
+SEC("grow_parse") int parse(void *context) { return 2; }
 "#;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_section_that_tells_no_type_takes_one() {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(
         said.err
-            .contains("parse, whose name does not tell its type"),
+            .contains("grow_parse, whose name does not tell its type"),
         "{said:?}"
     );
     assert!(said.err.contains("--type xdp"), "{said:?}");
@@ -78,7 +78,7 @@ fn packets_bring_what_the_context_says() {
     tool.answers("report r.json -o r.md");
     let page = std::fs::read_to_string(tool.path("r.md")).expect("a page");
     assert!(
-        page.contains("TC_ACT_OK") && page.contains("returned"),
+        page.contains(r"TC\_ACT\_OK") && page.contains("returned"),
         "{page}"
     );
     for (context, says) in [
