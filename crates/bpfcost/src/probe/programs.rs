@@ -107,10 +107,13 @@ fn loaded() -> BTreeSet<u32> {
     programs.into_iter().map(|program| program.id).collect()
 }
 
-/// The programs that processes hold by their open files.
+/// The programs that processes hold by their open files, perf events with a program among them.
 fn held(pids: &[u32]) -> BTreeSet<u32> {
     let folders = pids
         .iter()
         .map(|pid| Path::new("/proc").join(pid.to_string()));
-    folders.flat_map(|folder| bpf_programs(&folder)).collect()
+    let events = pids.iter().flat_map(|pid| bpfcost_bpf::perf_events(*pid));
+    let events = events.map(|event| event.program);
+    let files = folders.flat_map(|folder| bpf_programs(&folder));
+    files.chain(events).collect()
 }
