@@ -16,6 +16,7 @@
 pub struct Readme;
 
 pub mod additive;
+pub mod alarm;
 pub mod asymmetric;
 pub mod count;
 pub mod dependence;
@@ -40,6 +41,7 @@ pub mod undisturbed;
 pub mod verdict;
 
 pub use additive::{Additive, judge_sums};
+pub use alarm::Alarm;
 pub use asymmetric::interval_without_symmetry;
 pub use count::{Count, REPEATS, count};
 pub use estimate::{

@@ -1,6 +1,8 @@
 //! The simulations in short: a few hundred runs a claim, fixed seeds, bounds widened by what so few runs
 //! leave open. The long form is `cargo run --release -p bpfcost-stats --example coverage`.
 
+#[path = "../examples/coverage/alarm.rs"]
+mod alarm;
 #[path = "../examples/coverage/claims.rs"]
 mod claims;
 #[path = "../examples/coverage/families.rs"]
@@ -378,4 +380,25 @@ fn session_spreads_come_out_again() {
     // Different sittings can't differ less than one.
     assert_eq!(far.between, far.within);
     assert_eq!(SessionSpreads::learnt::<Vec<Level>>(&[], &assumed), assumed);
+}
+
+#[test]
+fn an_alarm_is_rare_without_a_cost_and_sure_with_one() {
+    let runs = 40;
+    for service in alarm::Service::ALL {
+        let nothing = alarm::runs(service, 1.0, 0.2, runs, 29);
+        assert!(
+            nothing.aborted <= 1.0 / runs as f64,
+            "{service:?}: {nothing:?}"
+        );
+        assert!(nothing.cut <= 0.5, "{service:?}: {nothing:?}");
+        let doubled = alarm::runs(service, 2.0, 0.2, runs, 30);
+        let least = if doubled.refused < 0.5 { 0.975 } else { 0.0 };
+        assert!(doubled.soon >= least, "{service:?}: {doubled:?}");
+    }
+    // Noise of 20 % and more in a stretch leaves no room for a limit of 20 %; one of 400 % works.
+    let loud = alarm::Service::Steady(0.5);
+    assert_eq!(alarm::runs(loud, 1.0, 0.2, runs, 29).refused, 1.0);
+    let wide = alarm::runs(loud, 1.0, 4.0, runs, 29);
+    assert!(wide.refused < 0.1 && wide.aborted == 0.0, "{wide:?}");
 }

@@ -1,6 +1,7 @@
 //! The long form of the simulations: prints what was claimed and how often it held, and fails if a bound
 //! is broken. `cargo run --release -p bpfcost-stats --example coverage [-- RUNS [PART]]`
 
+mod alarm;
 mod claims;
 mod families;
 mod lopsided;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 /// A part of the output, by the name that selects it.
 type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
-const PARTS: [OutputPart; 18] = [
+const PARTS: [OutputPart; 19] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("families", families),
@@ -42,6 +43,7 @@ const PARTS: [OutputPart; 18] = [
     ("resting", resting),
     ("neighbours", neighbours),
     ("own-work", own_work),
+    ("alarm", alarm_of_a_watch),
 ];
 
 fn main() -> ExitCode {
@@ -517,5 +519,28 @@ fn own_work(ledger: &mut BoundsCheck, runs: usize) {
                 );
             }
         }
+fn alarm_of_a_watch(ledger: &mut BoundsCheck, runs: usize) {
+    let runs = runs.div_ceil(10);
+    println!(
+        "An alarm at +20 % on services whose cost moves by itself, {runs} runs a figure: the limit is refused before the \
+         probe is on;\na probe that does nothing is taken off (at most 2.5), a window is cut off and run again; one that \
+         doubles the cost is off within\n2 s, of the runs that are not refused (at least 97.5 where that is half of them)"
+    );
+    println!(
+        "{:22}{:>9}{:>9}{:>9}{:>9}",
+        "", "refused", "nothing", "again", "doubled"
+    );
+    for service in alarm::Service::ALL {
+        let nothing = alarm::runs(service, 1.0, 0.2, runs, 31);
+        let doubled = alarm::runs(service, 2.0, 0.2, runs, 32);
+        let least = if doubled.refused < 0.5 { 0.975 } else { 0.0 };
+        println!(
+            "{:22}{:>8.1} {}{:>8.1} {}",
+            format!("{service:?}"),
+            100.0 * nothing.refused,
+            ledger.figure(nothing.aborted, 0.0, 0.025),
+            100.0 * nothing.cut,
+            ledger.figure(doubled.soon, least, 1.0),
+        );
     }
 }
