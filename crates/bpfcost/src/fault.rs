@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The code of [`Fault::Enough`] where a probe was let go of.
-pub const LET_GO: &str = "aborted";
-/// The same where what was watched has ended.
+/// Code of [`Fault::Enough`] where a probe cost too much.
+pub const ABORTED: &str = "aborted";
+/// The same where the watched service has ended.
 pub const ENDED: &str = "ended";
 
 /// Why a trial has no value.
@@ -17,7 +17,7 @@ pub enum Fault {
     Broken(anyhow::Error),
     /// No further trial may follow: the run ends with what it has.
     Enough {
-        /// What a program knows it by: [`LET_GO`] or [`ENDED`].
+        /// What a program knows it by: [`ABORTED`] or [`ENDED`].
         code: &'static str,
         /// Why, in a sentence.
         text: String,

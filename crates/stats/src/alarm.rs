@@ -13,7 +13,8 @@
 //! A run has hundreds of readings, and bursts and changes of load that the reference never met. So a reading that is over
 //! decides nothing alone, and a later one of the same stretch, which contains it, adds nearly nothing. The thing is
 //! switched off at once, and a stretch without it read to the same age. Where the cost does not fall by the limit, it was
-//! not the thing that raised it. Where it falls, the thing is tried once more, and only a second such pair is an alarm.
+//! not the thing that raised it: it stays off until a stretch is as usual, or the last [`REFERENCE`] ones have become the
+//! reference. Where it falls, the thing is tried once more, and only a second such pair is an alarm.
 //! `coverage -- 10000 alarm` simulates it.
 
 use std::collections::VecDeque;
@@ -60,8 +61,8 @@ impl Expected {
 /// Result of a stretch without the thing, after a reading with it that was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The cost is as high without it: the load changed. A new reference is needed.
-    Changed,
+    /// The cost is as high without it: a burst, or the load has changed.
+    NotIt,
     /// The cost fell without it: it is to be tried once more.
     Suspected,
     /// The cost fell for the second time.
@@ -98,6 +99,12 @@ impl Alarm {
         if self.reference.len() > LATEST {
             self.reference.pop_front();
         }
+    }
+
+    /// Forgets all stretches but the last [`REFERENCE`].
+    pub fn forget(&mut self) {
+        let old = self.reference.len().saturating_sub(REFERENCE);
+        self.reference.drain(..old);
     }
 
     /// The readings to expect at this look without the thing; `None` before the reference is complete.
@@ -140,9 +147,8 @@ impl Alarm {
     /// Judges a reading that was over by the reading at the same age without the thing, right after it.
     pub fn judge(&mut self, with: f64, without: f64) -> Judgement {
         if ln(with) - ln(without) <= self.limit.ln_1p() {
-            self.reference.clear();
             self.suspected = false;
-            return Judgement::Changed;
+            return Judgement::NotIt;
         }
         if std::mem::replace(&mut self.suspected, true) {
             Judgement::Confirmed
@@ -198,11 +204,15 @@ mod tests {
     #[test]
     fn the_bound_is_no_lower_than_the_highest_reference() {
         let mut alarm = alarm(0.2);
-        (0..LATEST - 1).for_each(|_| alarm.add_reference(&[100.0]));
+        for _ in 0..LATEST - 1 {
+            alarm.add_reference(&[100.0]);
+        }
         alarm.add_reference(&[300.0]);
         assert!(alarm.expected(0).unwrap().upper >= 299.9, "{alarm:?}");
         // It is forgotten once enough came after it.
-        (0..LATEST).for_each(|_| alarm.add_reference(&[100.0]));
+        for _ in 0..LATEST {
+            alarm.add_reference(&[100.0]);
+        }
         assert!(alarm.smallest_limit(0).unwrap() < 1e-9);
     }
 
@@ -219,9 +229,15 @@ mod tests {
     fn a_cost_that_stays_without_it_is_of_the_load() {
         let mut alarm = alarm(0.2);
         assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
-        assert_eq!(alarm.judge(200.0, 180.0), Judgement::Changed);
-        assert!(!alarm.is_ready(), "the reference was of another load");
+        assert_eq!(alarm.judge(200.0, 180.0), Judgement::NotIt);
         assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
+        // Of another load, after as many stretches as a reference needs.
+        for _ in 0..REFERENCE {
+            alarm.add_reference(&[200.0, 200.0]);
+        }
+        alarm.forget();
+        assert!((alarm.expected(1).unwrap().usual - 200.0).abs() < 1e-9);
+        assert!(!alarm.is_over(1, 239.0) && alarm.is_over(1, 241.0));
     }
 
     #[test]
@@ -229,10 +245,12 @@ mod tests {
         let mut alarm = alarm(5.0);
         assert!(!alarm.is_over(1, 600.0) && alarm.is_over(1, 660.0));
         assert_eq!(alarm.judge(660.0, 0.0), Judgement::Suspected);
-        assert_eq!(alarm.judge(0.0, 0.0), Judgement::Changed);
+        assert_eq!(alarm.judge(0.0, 0.0), Judgement::NotIt);
         for odd in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             let mut alarm = Alarm::new(0.2);
-            (0..REFERENCE).for_each(|_| alarm.add_reference(&[odd]));
+            for _ in 0..REFERENCE {
+                alarm.add_reference(&[odd]);
+            }
             assert!(!alarm.is_over(0, f64::NAN), "{odd}");
         }
     }

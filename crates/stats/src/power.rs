@@ -12,10 +12,14 @@
 //! The exactness is that of the noise estimate: from 10 epochs δ itself is uncertain by a quarter.
 //! Lehmann, E. L. (1975), "Nonparametrics", section 4.2, for the efficiency.
 
+use crate::Sample;
 use crate::estimate::{CONFIDENCE, signed_rank_interval};
 use crate::looks::first_look;
 use crate::normal;
+use crate::sample::epoch_medians;
 use crate::signed_rank;
+use crate::spread::{ln, variance_of_median};
+use crate::verdict::Differences;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The family-wise level at which Holm tests. The remaining 0.01 up to 5 % pays for the looks.
@@ -91,6 +95,42 @@ pub fn epochs_for_spread(spread: f64, effect: f64, comparisons: usize) -> Option
     Some(epochs)
 }
 
+/// The standard deviation of one epoch's log ratio between two cases, from all trials of the first few epochs. The log
+/// ratios of three epochs alone are often alike by chance, so the result is no lower than what the trials within epochs
+/// leave in their medians. `None` below three epochs that have both.
+#[must_use]
+pub fn spread_of_first_epochs<E: AsRef<[f64]>>(case: &[E], baseline: &[E]) -> Option<f64> {
+    let ratios = Differences::pair(&epoch_medians(case), &epoch_medians(baseline)).log_ratio;
+    let between = Sample::new(&ratios)
+        .filter(|ratios| ratios.len() >= 3)?
+        .stddev()?;
+    let within = variance_of_medians(case)? + variance_of_medians(baseline)?;
+    Some(between.max(within.sqrt()))
+}
+
+/// The variance that the trials within epochs leave in the logs of their medians.
+fn variance_of_medians<E: AsRef<[f64]>>(epochs: &[E]) -> Option<f64> {
+    let (mut squares, mut freedom, mut trials) = (0.0, 0.0, 0.0);
+    for epoch in epochs.iter().map(|epoch| ln(epoch.as_ref())) {
+        let Some(epoch) = Sample::new(&epoch) else {
+            continue;
+        };
+        trials += epoch.len() as f64;
+        freedom += epoch.len() as f64 - 1.0;
+        squares += epoch
+            .values()
+            .iter()
+            .map(|log| (log - epoch.mean()).powi(2))
+            .sum::<f64>();
+    }
+    if freedom < 1.0 {
+        // One trial an epoch shows nothing of this.
+        return Some(0.0);
+    }
+    let size = (trials / (trials - freedom)).round() as usize;
+    Some(squares / freedom * variance_of_median(size))
+}
+
 /// Student's quantile for the mean of so many epochs.
 fn student_quantile(p: f64, epochs: usize) -> Option<f64> {
     /// From here on the normal one, which differs by less than 1e-5. With 10⁹ degrees of freedom statrs 0.19 does not end.
@@ -145,6 +185,28 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_first_epochs_show_a_spread() {
+        let epochs = |values: [[f64; 3]; 3]| values.map(|epoch| epoch.to_vec());
+        let flat = epochs([[100.0; 3]; 3]);
+        // Medians that differ by 10 % from epoch to epoch.
+        let apart = epochs([[90.0; 3], [100.0; 3], [110.0; 3]]);
+        let spread = spread_of_first_epochs(&apart, &flat).unwrap();
+        assert!((0.09..0.11).contains(&spread), "{spread}");
+        // Medians that are alike, of trials that are not: 10 % leave 6.7 % in the median of three.
+        let alike = epochs([[90.0, 100.0, 110.0]; 3]);
+        let spread = spread_of_first_epochs(&alike, &flat).unwrap();
+        assert!((0.06..0.075).contains(&spread), "{spread}");
+        assert_eq!(spread_of_first_epochs(&flat, &flat), Some(0.0));
+        assert_eq!(spread_of_first_epochs(&alike[..2], &flat[..2]), None);
+        let single = [[90.0], [100.0], [110.0]];
+        assert!(spread_of_first_epochs(&single, &[[100.0]; 3]).is_some());
+        assert_eq!(
+            spread_of_first_epochs(&[[0.0], [f64::NAN], [1.0]], &single),
+            None
+        );
     }
 
     #[test]

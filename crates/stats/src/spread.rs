@@ -87,7 +87,7 @@ pub fn relative_sd(values: &[f64]) -> Option<f64> {
     Some(median_distance(&ln(values))? / NORMAL_MEDIAN_DISTANCE)
 }
 
-fn ln(values: &[f64]) -> Vec<f64> {
+pub(crate) fn ln(values: &[f64]) -> Vec<f64> {
     values
         .iter()
         .filter(|v| v.is_finite() && **v > 0.0)

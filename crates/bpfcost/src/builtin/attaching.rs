@@ -152,7 +152,6 @@ impl Experiment for Attaching {
                 metric(DETACH_NS, "detaching, per site"),
             ],
             margin: MARGIN,
-            spread: 0.1,
             every_cpu: true,
             counts: false,
             rounds: Some(1),

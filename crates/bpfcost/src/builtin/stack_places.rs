@@ -176,7 +176,6 @@ impl Experiment for StackPlaces {
                 note: None,
             }),
             margin: 0.03,
-            spread: 0.1,
             counts: false,
             every_cpu: true,
             overhead: Overhead {

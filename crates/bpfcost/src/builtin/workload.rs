@@ -6,6 +6,7 @@
 mod calls;
 mod datagram_fate;
 mod fixture;
+mod guard;
 mod rehearsal;
 mod server_instance;
 pub(super) mod shown;
@@ -16,11 +17,13 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, btree_map::Entry},
     rc::Rc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
+use self::{guard::Guard, watch::WatchedService};
 use crate::experiment::{
     Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
     Role, Setup, Sizing, Subject,
@@ -40,8 +43,6 @@ const RATE_MARGIN: f64 = 0.05;
 /// Why a case whose load comes from outside of a guest does not run elsewhere.
 const NO_GUEST: &str = "its datagrams enter a guest through a port that QEMU forwards. Run it in a guest: --on \
     vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
-/// What the epochs of a case scatter by, as a relative standard deviation: redis on two CPUs.
-const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
 const BUILT_IN: &[&str] = &[
@@ -64,6 +65,8 @@ pub struct Workload {
     bases: RefCell<Bases>,
     /// Who makes load from outside, where this is a guest.
     outside: Option<Rc<dyn Outside>>,
+    /// What it knows of a running service holds for all epochs.
+    guard: Option<Rc<RefCell<Guard>>>,
 }
 
 /// The built-in workloads.
@@ -81,10 +84,23 @@ fn variant<'a>(definition: &'a Definition, case: &Case) -> Option<&'a Variant> {
     definition.variants.iter().find(|one| one.name == name)
 }
 
+/// The guard of a running service, where it has a limit.
+fn guard(definition: &Definition) -> Option<Guard> {
+    let watch = definition.server.as_ref()?.watch.as_ref()?;
+    let window = Duration::from_millis(definition.trial_ms());
+    Some(Guard::new(watch.abort_above?, window))
+}
+
+/// How long a running service with a limit is watched before the first probe.
+pub(crate) fn learning_time(definition: &Definition) -> Option<Duration> {
+    guard(definition).map(|guard| guard.learning_time())
+}
+
 impl Workload {
     /// That workload.
     pub fn of(definition: Definition) -> Self {
         Workload {
+            guard: guard(&definition).map(|guard| Rc::new(RefCell::new(guard))),
             definition,
             bases: RefCell::default(),
             outside: None,
@@ -322,7 +338,6 @@ impl Experiment for Workload {
             layout: Layout::Workload(self.layout()),
             metrics: self.metrics(),
             margin: CPU_MARGIN,
-            spread: SPREAD,
             overhead: self.overhead(),
             adjacent: Some(VARIANT.to_owned()),
             rounds: Some(definition.windows()),
@@ -412,8 +427,13 @@ impl Experiment for Workload {
             }
         }
         let outside = self.outside.as_ref();
-        let fixture = fixture::WorkloadFixture::open(&bases, &self.definition, setup, outside)
-            .with_context(starting)?;
+        let server = self.definition.server.as_ref();
+        let watch = server.and_then(|server| server.watch.as_ref());
+        let open = |watch| WatchedService::open(watch, self.guard.as_ref());
+        let watched = watch.map(open).transpose().with_context(starting)?;
+        let fixture =
+            fixture::WorkloadFixture::open(&bases, &self.definition, setup, outside, watched)
+                .with_context(starting)?;
         Ok(Box::new(fixture))
     }
 }

@@ -80,7 +80,7 @@ pub(super) struct Options {
     /// Default: a new seed for each run; 1 on exact targets.
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(super) seed: Option<u64>,
-    /// Only show the cases, the expected time and the smallest visible effect
+    /// Only show the cases, and the time that they take on a machine at rest
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Show all columns and all warnings; of a single case, its details

@@ -4,6 +4,7 @@ mod agent;
 mod check;
 mod command;
 mod compare;
+mod estimate;
 mod exit;
 mod format;
 mod guest;

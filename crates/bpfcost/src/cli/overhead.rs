@@ -106,9 +106,9 @@ pub(super) struct Args {
     metric: Vec<String>,
     /// With --watch: detach when operations cost this much more
     ///
-    /// The probe is also detached if the whole machine uses this share of one CPU more than without it. Without --ops, CPU
-    /// time per second counts.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    /// Without --ops, CPU time per second counts. bpfcost first watches the service without a probe, and refuses a limit that
+    /// the service's own noise exceeds. The probe is also detached if its own processes use this share of one CPU.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::rise, allow_hyphen_values = true)]
     #[arg(help_heading = SUBJECT)]
     abort_above: Option<f64>,
     /// Show whether each probe stays within this relative cost

@@ -25,6 +25,16 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     })
 }
 
+/// A relative rise, which may be more than 100 %.
+pub(super) fn rise(text: &str) -> Result<f64, String> {
+    let percent = text.trim().strip_suffix('%').map(str::trim);
+    match percent.map(str::parse::<f64>) {
+        None => share(text),
+        Some(Ok(percent)) if percent > 0.0 && percent.is_finite() => Ok(percent / 100.0),
+        Some(_) => Err("it must be above 0%, e.g. 20%".to_owned()),
+    }
+}
+
 /// A [`share`], or nothing at all.
 pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
     match text.trim() {
@@ -163,6 +173,17 @@ mod tests {
             "0", "0%", "-1%", "100%", "1", "5", "NaN", "inf", "", "%", "a%",
         ] {
             assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rises_may_be_above_all() {
+        assert_eq!(rise("20%"), Ok(0.2));
+        assert_eq!(rise("0.2"), Ok(0.2));
+        assert_eq!(rise(" 250 % "), Ok(2.5));
+        // Five times or five percent?
+        for wrong in ["0%", "-1%", "inf%", "NaN%", "", "%", "a%", "5"] {
+            assert!(rise(wrong).is_err(), "{wrong}");
         }
     }
 

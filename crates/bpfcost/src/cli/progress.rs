@@ -100,7 +100,11 @@ impl Progress {
         };
         let left = |epochs: usize| {
             let left = epochs.saturating_sub(self.epochs) as f64;
-            duration((self.finished_s + self.epoch_s() * left - spent).max(0.0))
+            match self.finished_s + self.epoch_s() * left - spent {
+                // Of an epoch that takes longer than others, the rest is unknown.
+                left if left < 1.0 => "a little left".to_owned(),
+                left => format!("about {} left", duration(left)),
+            }
         };
         // A default time is dropped where it would show nothing.
         let late =
@@ -108,11 +112,11 @@ impl Progress {
         let text = match (self.last, self.first_look.filter(late)) {
             (Some(last), _) if self.epochs > 0 => {
                 let spent = duration(spent);
-                format!("{doing} of {last}, {spent}, about {} left", left(last))
+                format!("{doing} of {last}, {spent}, {}", left(last))
             }
             (Some(_), _) => format!("{doing}, {}", duration(spent)),
             (None, Some(looks)) if self.epochs > 0 => format!(
-                "{doing} of {looks} until the first look, {}, about {} left",
+                "{doing} of {looks} until the first look, {}, {}",
                 duration(spent),
                 left(looks)
             ),
@@ -146,6 +150,12 @@ impl Progress {
             }
             _ => self.finished_s / self.epochs.max(1) as f64,
         }
+    }
+
+    /// Prints a line that stays.
+    pub(super) fn say(&mut self, text: &str) {
+        self.spoken = Instant::now();
+        self.bar.suspend(|| note!("{text}"));
     }
 
     /// Clears the bar.

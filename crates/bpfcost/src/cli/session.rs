@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 
 use super::{
+    estimate::Estimate,
     exit::with_advice,
     interrupt,
     output::note,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::{self, Event, Measurements, Plan, Stop},
+    measure::{self, Event, Measurements, Plan, Stop, time_option},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionHistory},
     target::{self, Host, guest::Failure},
 };
@@ -216,6 +217,7 @@ impl Session {
         let _rescue = place.rescue(&self.journal)?;
         let mut taker = Taker {
             progress: Progress::new(&self.plan, self.measured.seconds()),
+            estimate: Estimate::new(&self.plan, &self.measured),
             journal: &mut self.journal,
             interrupt,
             unwritten: None,
@@ -240,7 +242,8 @@ impl Session {
         let journal = self.journal.path();
         if worth_keeping {
             // The same time would be refused again.
-            let time = needed_s(&error).map_or(String::new(), |s| format!(" --time {s:.0}s"));
+            let time =
+                needed_s(&error).map_or(String::new(), |s| format!(" --time {}", time_option(s)));
             return Err(with_advice(&error, &(resume_line(journal) + &time)));
         }
         // Without a trial it would only stand in the way of the next attempt.
@@ -269,6 +272,7 @@ impl Session {
 /// Takes down what happens: shows it, and writes it to the journal.
 struct Taker<'a> {
     progress: Progress,
+    estimate: Estimate,
     journal: &'a mut Journal,
     interrupt: &'a AtomicBool,
     unwritten: Option<JournalError>,
@@ -300,6 +304,9 @@ impl Taker<'_> {
 impl Observer for Taker<'_> {
     fn event(&mut self, event: &Event) -> Result<()> {
         self.progress.show(event);
+        if let Some(estimate) = self.estimate.take(event) {
+            self.progress.say(&estimate);
+        }
         if matches!(event, Event::Trial { .. }) {
             self.worth_keeping();
         }

@@ -23,8 +23,6 @@ pub struct Description {
     pub metrics: Vec<Metric>,
     /// The relative difference below which two cases count as the same (METHODOLOGY: 0.01 for kernel costs).
     pub margin: f64,
-    /// What the epochs of a case typically scatter by (relative standard deviation): for forecasts alone.
-    pub spread: f64,
     /// What loads and trials take beside the batch itself: for forecasts alone.
     pub overhead: Overhead,
     /// The factor whose values are run next to each other in a round, where the others make a difference that takes
@@ -60,8 +58,6 @@ impl Description {
             layout: Layout::default(),
             metrics: Vec::new(),
             margin: 0.01,
-            // On a shared virtual machine.
-            spread: 0.01,
             overhead: Overhead::default(),
             adjacent: None,
             rounds: None,

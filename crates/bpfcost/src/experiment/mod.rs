@@ -12,7 +12,7 @@ mod unit;
 use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 
-pub use crate::fault::{ENDED, Fault, LET_GO, Problem};
+pub use crate::fault::{ABORTED, ENDED, Fault, Problem};
 pub(crate) use crate::fault::{differs, prove};
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};

@@ -2,14 +2,16 @@
 
 use thiserror::Error;
 
+use super::time_option;
+
 /// Why a run could not be brought to an end. What was observed before stays observed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The time asked for ends before anything may be inferred.
     #[error(
         "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} \
-         s of measuring\n  Give more time (--time {needed:.0}s), or measure fewer cases (--case \
-         GLOB)"
+         s of measuring\n  Give more time (--time {}), or measure fewer cases (--case GLOB)",
+        time_option(*needed)
     )]
     TooShort {
         /// Seconds that were asked for.

@@ -1,11 +1,14 @@
-//! Predicts how long a run takes and what it can detect, for `--dry-run`.
+//! Predicts how long a run takes, before it (for `--dry-run`) and after its first epochs, which also show what it can
+//! detect on this machine.
 
 use bpfcost_stats::{
+    Sample,
     looks::{first_look, looks},
-    power::detectable_for_spread,
+    power::{detectable_for_spread, epochs_for_spread, spread_of_first_epochs},
+    sample::epoch_medians,
 };
 
-use super::{EpochTime, LONGEST_S, Plan, stopping::rounds};
+use super::{EpochTime, LONGEST_S, Measurements, Plan, stopping::rounds};
 use crate::experiment::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
@@ -17,12 +20,7 @@ const CALIBRATION_BATCHES: f64 = 2.0;
 /// Batches at full length that a warm-up trial counts as.
 const WARM_UP_BATCHES: f64 = 0.1;
 
-/// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
-/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
-/// of ranks.
-const HALF_WIDTH: f64 = 2.1;
-
-/// What a run would take and could show.
+/// What a run would take on a machine at rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// Cases that would run, floors included.
@@ -35,18 +33,14 @@ pub struct Forecast {
     pub first_look: usize,
     /// Seconds until the first look: a shorter time is refused.
     pub first_look_s: f64,
-    /// Epochs of the whole run, as the stopping rules of the plan and the spread let expect.
+    /// Epochs of the whole run, at most: it may be precise enough before.
     pub epochs: usize,
-    /// Seconds of the whole run.
+    /// Seconds of the whole run, at most.
     pub seconds: f64,
-    /// The smallest relative effect that the whole run would find about three times in four (0.01 is
-    /// 1 %); `None` where it could find none.
-    pub detectable: Option<f64>,
 }
 
-/// What a run of `plan` would take and could show, if the epochs of a case scatter as the experiment expects.
+/// What a run of `plan` would take, by what the experiment expects of a machine at rest.
 pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
-    let spread = description.spread;
     let runs = |role: Option<Role>| {
         plan.cases
             .iter()
@@ -93,16 +87,10 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
     let first = first_look(comparisons);
     let in_time = |seconds: f64| ((seconds - calibration_s) / epoch_s).round() as usize;
     let by_time = in_time(plan.seconds.unwrap_or(LONGEST_S)).max(first);
-    let by_precision = plan.precision.map_or(usize::MAX, |precision| {
-        let enough = |look: &usize| HALF_WIDTH * spread / (*look as f64).sqrt() <= precision;
-        looks(comparisons)
-            .find(|look| *look >= by_time || enough(look))
-            .unwrap_or(by_time)
-    });
     let epochs = match (runs(Some(Role::Case)), plan.quick) {
         (0, _) => 0,
         (_, true) => first,
-        (_, false) => by_time.min(by_precision),
+        (_, false) => by_time,
     };
     Forecast {
         cases,
@@ -112,10 +100,95 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
         first_look_s: until(first),
         epochs,
         seconds: if epochs == 0 { 0.0 } else { until(epochs) },
-        // Case and baseline scatter both, if they share nothing of it.
-        detectable: detectable_for_spread(spread * std::f64::consts::SQRT_2, epochs, comparisons)
-            .map(f64::exp_m1),
     }
+}
+
+/// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
+/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
+/// of ranks.
+const HALF_WIDTH: f64 = 2.1;
+
+/// Whole epochs that show what a run takes and can detect: fewer have no scatter to speak of.
+pub const FIRST_EPOCHS: usize = 3;
+
+/// What the epochs so far let expect of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expectation {
+    /// Whole epochs so far.
+    pub measured: usize,
+    /// Seconds of an epoch.
+    pub epoch_s: f64,
+    /// Epochs of the whole run.
+    pub epochs: usize,
+    /// Seconds of the whole run.
+    pub seconds: f64,
+    /// The smallest relative difference that the whole run would find about three times in four, in the noisiest of its
+    /// comparisons (0.01 is 1 %); `None` without comparisons.
+    pub detectable: Option<f64>,
+    /// The difference that it is to find: its budget, or the margin of its verdicts.
+    pub wanted: f64,
+    /// Seconds of a run that would find that one.
+    pub resolve_s: Option<f64>,
+}
+
+/// What the epochs so far let expect of a run of `plan`; `None` before there are [`FIRST_EPOCHS`], and where instructions
+/// are counted.
+pub fn expect(plan: &Plan, measured: &Measurements) -> Option<Expectation> {
+    let whole = measured.whole().count();
+    if plan.counts() || whole < FIRST_EPOCHS {
+        return None;
+    }
+    let epoch_s = EpochTime::of(measured, measured.epochs())?.epoch_s(rounds(plan));
+    let spent_s = measured.seconds();
+    let until = |epochs: usize| spent_s + epochs.saturating_sub(whole) as f64 * epoch_s;
+    let comparisons = plan.comparisons();
+    let first = first_look(comparisons);
+    let left_s = (plan.seconds.unwrap_or(LONGEST_S) - spent_s).max(0.0);
+    let by_time = (whole + (left_s / epoch_s).round() as usize).max(first);
+    let epochs = if plan.quick {
+        first
+    } else {
+        by_time.min(by_precision(plan, measured, by_time))
+    };
+    let of = |name: &str| {
+        let index = plan.cases.iter().position(|case| case.name == name)?;
+        let data = measured.cases.get(index).filter(|data| data.live())?;
+        Some(data.samples.as_slice())
+    };
+    let spreads = plan
+        .pairs
+        .iter()
+        .filter_map(|pair| spread_of_first_epochs(of(&pair.case)?, of(&pair.baseline)?));
+    let spread = spreads.reduce(f64::max);
+    let wanted = plan.budget.unwrap_or(plan.margin);
+    Some(Expectation {
+        measured: whole,
+        epoch_s,
+        epochs,
+        seconds: until(epochs),
+        detectable: spread
+            .and_then(|spread| detectable_for_spread(spread, epochs, comparisons))
+            .map(f64::exp_m1),
+        wanted,
+        resolve_s: spread
+            .and_then(|spread| epochs_for_spread(spread, wanted.ln_1p(), comparisons))
+            .map(until),
+    })
+}
+
+/// Epochs after which all cases are likely to be precise enough, if these are fewer than `most`.
+fn by_precision(plan: &Plan, measured: &Measurements, most: usize) -> usize {
+    let Some(precision) = plan.precision else {
+        return most;
+    };
+    let cases = plan.cases.iter().zip(&measured.cases);
+    let asked = cases.filter(|(case, data)| case.role == Role::Case && data.live());
+    let spreads = asked.filter_map(|(_, data)| Sample::new(&epoch_medians(&data.samples))?.cv());
+    let spread = spreads.reduce(f64::max).unwrap_or_default();
+    let enough = |look: &usize| HALF_WIDTH * spread / (*look as f64).sqrt() <= precision;
+    looks(plan.comparisons())
+        .find(|look| *look >= most || enough(look))
+        .unwrap_or(most)
 }
 
 /// By how much a load takes longer where the CPU is emulated: seen with QEMU's TCG.
@@ -139,6 +212,5 @@ fn counted(cases: usize, loads: usize, load_s: f64, rounds: u32) -> Forecast {
         first_look_s: seconds,
         epochs: loads,
         seconds,
-        detectable: None,
     }
 }

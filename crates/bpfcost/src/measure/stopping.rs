@@ -11,6 +11,7 @@ use bpfcost_stats::{
 
 use super::{
     CaseData, EpochTime, Error, Event, Measurements, Plan, Stop, Warning, count, run::Run,
+    time_option,
 };
 use crate::experiment::Role;
 
@@ -23,8 +24,11 @@ pub const LONGEST_S: f64 = 3600.0;
 const NARROW_NS: f64 = 0.1;
 
 /// How far the projected time of the first look may exceed the time asked for, as a share of it:
-/// a projection from one epoch errs by about as much.
+/// a projection from two epochs errs by about as much.
 const PROJECTION_ERROR: f64 = 0.1;
+
+/// The same once the run has gone on: machines get busier, and what was measured would be lost.
+const SLOWED_DOWN: f64 = 1.0;
 
 /// [`Warning::code`] of a run whose time ended before its precision was reached.
 pub const PRECISION: &str = "precision";
@@ -69,8 +73,9 @@ impl Run<'_> {
         Ok(self.time_up(epochs)?.then_some(Stop::Time))
     }
 
-    /// Whether another epoch would end more than half an epoch after the time asked for. Rejects a time
-    /// that is too short for the first look, once an epoch has shown what it takes.
+    /// Whether another epoch would end more than half an epoch after the time asked for. Rejects a time that is too short
+    /// for the first look, once two epochs have shown what one takes: by the quicker of them, for others may have kept the
+    /// CPUs busy. After one epoch, which does what later ones need not, by its rounds alone.
     fn time_up(&self, epochs: usize) -> Result<bool, Error> {
         let Some(epoch_s) = self.epoch_s() else {
             return Ok(false);
@@ -79,17 +84,39 @@ impl Run<'_> {
         if epochs >= first {
             return Ok(self.spent_s() + epoch_s > self.limit_s() + epoch_s / 2.0);
         }
-        let needed = self.spent_s() + (first - epochs) as f64 * epoch_s;
+        let until = |epoch_s: f64| self.spent_s() + (first - epochs) as f64 * epoch_s;
+        let measured = &self.measured;
+        let whole = measured.whole();
+        let (least, error) = match epochs {
+            1 => (
+                whole
+                    .map(|epoch| measured.rounds_s[epoch])
+                    .fold(epoch_s, f64::min),
+                PROJECTION_ERROR,
+            ),
+            2 => (self.quickest_s(), PROJECTION_ERROR),
+            _ => (self.quickest_s(), SLOWED_DOWN),
+        };
         match self.plan.seconds {
-            Some(seconds) if !self.plan.patient && needed > seconds * (1.0 + PROJECTION_ERROR) => {
+            Some(seconds) if !self.plan.patient && until(least) > seconds * (1.0 + error) => {
                 Err(Error::TooShort {
                     seconds,
-                    needed: needed.ceil(),
+                    needed: until(epoch_s).ceil(),
                     epochs: first,
                 })
             }
             _ => Ok(false),
         }
+    }
+
+    /// Seconds of the quickest whole epoch, calibration left out.
+    fn quickest_s(&self) -> f64 {
+        let whole = self.measured.whole().enumerate();
+        let seconds = whole.map(|(place, epoch)| {
+            let calibrating_s = if place == 0 { self.calibrating_s } else { 0.0 };
+            self.measured.epoch_s[epoch] - calibrating_s
+        });
+        seconds.fold(f64::INFINITY, f64::min)
     }
 
     /// Whether the round that is to come within an epoch is too late: the epoch was expected to end half
@@ -187,11 +214,11 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> O
         .iter()
         .map(|(_, raw)| raw.map_or(f64::INFINITY, |raw| raw.half_width() / wanted(&raw)))
         .fold(1.0, f64::max);
-    let needed_s = (spent_s * widest * widest).ceil(); // widths fall with the square root of time
+    let needed_s = spent_s * widest * widest; // widths fall with the square root of time
     let remedy = if needed_s <= REACHABLE_S {
         format!(
-            "At this noise it would take about {needed_s} s: --time {needed_s}s (--resume keeps \
-             what was measured)"
+            "At this noise it would take --time {} (--resume keeps what was measured)",
+            time_option(needed_s)
         )
     } else {
         "At this noise a day would not be enough: make the machine quieter (bpfcost check shows \

@@ -17,6 +17,8 @@ pub struct RunContext {
     pub port: u16,
     /// The processes of the server; empty before it runs.
     pub pids: Vec<u32>,
+    /// The processes of the probe, while it is attached.
+    pub tool: Vec<u32>,
     /// CPUs of the server; empty where it has any.
     pub server_cpus: Vec<u32>,
     /// CPUs of the client; empty where it has any.
@@ -34,6 +36,7 @@ impl Default for RunContext {
             address: Ipv4Addr::LOCALHOST,
             port: 0,
             pids: Vec::new(),
+            tool: Vec::new(),
             server_cpus: Vec::new(),
             client_cpus: Vec::new(),
             window_ms: 0,
@@ -43,6 +46,14 @@ impl Default for RunContext {
 }
 
 impl RunContext {
+    /// The same with these processes of a probe.
+    pub(crate) fn with_tool(&self, tool: Vec<u32>) -> Self {
+        RunContext {
+            tool,
+            ..self.clone()
+        }
+    }
+
     /// Replaces each `{name}` by its value.
     pub fn fill(&self, text: &str) -> Result<String> {
         let mut filled = String::new();

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     experiment::{Case, Metric, Role},
-    measure::{CaseData, Centre, Measurements, Plan, Summed},
+    measure::{CaseData, Centre, Measurements, Plan, Stop, Summed},
 };
 
 /// The data of a run in one shape: a list of epochs for each case.
@@ -30,6 +30,8 @@ pub(super) struct RunData {
     found: Vec<Vec<f64>>,
     /// The undisturbed values of each case, or why they are not known.
     undisturbed: Vec<Result<UndisturbedCase, NotUndisturbed>>,
+    /// Whether the run was aborted: then there is no estimate without an interval.
+    aborted: bool,
 }
 
 impl RunData {
@@ -70,6 +72,7 @@ impl RunData {
                 },
             })
             .collect();
+        let aborted = measured.stop == Some(Stop::Aborted);
         let undisturbed = if measured.came_to_rest(plan) {
             undisturbed(plan, &cases, measured.undisturbed(plan))
         } else {
@@ -80,13 +83,14 @@ impl RunData {
             if plan.counts() {
                 exact::load_counts(data)
             } else {
-                centre(known).epochs(&data.samples)
+                bearing(centre(known).epochs(&data.samples), aborted)
             }
         });
         let data = RunData {
             found: found.collect(),
             cases,
             undisturbed,
+            aborted,
         };
         (data, dropped)
     }
@@ -304,7 +308,7 @@ impl RunData {
             .cases
             .iter()
             .map(|data| match data.secondary.get(&metric.name) {
-                Some(values) if data.live() => epoch_medians(values),
+                Some(values) if data.live() => bearing(epoch_medians(values), self.aborted),
                 _ => vec![f64::NAN; data.samples.len()],
             });
         medians.collect()
@@ -514,6 +518,15 @@ fn ci95(epochs: &[f64]) -> Option<[f64; 2]> {
 /// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
 fn usable(value: f64) -> bool {
     value.abs() < 1e150
+}
+
+/// These epoch medians; no values if the run was aborted before they could bear an interval.
+fn bearing(medians: Vec<f64>, aborted: bool) -> Vec<f64> {
+    if aborted && Estimate::of_case(&medians).is_none() {
+        vec![f64::NAN; medians.len()]
+    } else {
+        medians
+    }
 }
 
 /// A case's own value and the description of its trials; `None` without trials.

@@ -1,7 +1,7 @@
 //! The record in one sentence: the first line that a person reads, and sometimes the only one.
 
 use crate::{
-    experiment::{ENDED, LET_GO, Role},
+    experiment::{ABORTED, ENDED, Role},
     measure::{Stop, Warning},
     record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
     report::{
@@ -31,10 +31,13 @@ pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
         Stop::Aborted => match (reason(record), measured(record).next()) {
             (Some(reason), Some(_)) => format!("{} Before that: ", text::line(&reason.text)),
             (Some(reason), None) => {
-                return format!(
-                    "{} Nothing was measured before that.",
-                    text::line(&reason.text)
-                );
+                let trials = record.cases.iter().flat_map(|case| &case.samples);
+                let before = if trials.flatten().next().is_some() {
+                    "Too little was measured before that for a result."
+                } else {
+                    "Nothing was measured before that."
+                };
+                return format!("{} {before}", text::line(&reason.text));
             }
             (None, _) => String::new(),
         },
@@ -47,7 +50,7 @@ pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
 pub(super) fn reason(record: &Record) -> Option<&Warning> {
     let aborted = record.stop == Stop::Aborted;
     let mut warnings = record.warnings.iter();
-    warnings.find(|warning| aborted && [LET_GO, ENDED].contains(&warning.code.as_str()))
+    warnings.find(|warning| aborted && [ABORTED, ENDED].contains(&warning.code.as_str()))
 }
 
 /// Half the width of the typical case's interval, as a share of its value.

@@ -1,7 +1,7 @@
 //! Runs beside a service that does its work at a cost that moves by itself, with an alarm: how often a probe that does
 //! nothing is taken off, how often the limit is refused before, and how soon a probe is off that doubles the cost.
 
-use bpfcost_stats::alarm::{Alarm, Judgement};
+use bpfcost_stats::alarm::{Alarm, Judgement, REFERENCE};
 
 use crate::noise::Dice;
 
@@ -151,15 +151,19 @@ pub(crate) fn runs(service: Service, by: f64, limit: f64, runs: usize, seed: u64
 fn one(machine: &mut Machine, by: f64, limit: f64) -> Option<(Option<usize>, bool)> {
     let mut alarm = Alarm::new(limit);
     let last = LOOKS.len() - 1;
-    let learn = |alarm: &mut Alarm, machine: &mut Machine| {
-        while !alarm.is_ready() {
-            alarm.add_reference(&machine.stretch(1.0, |_, _| false));
-        }
-        alarm
-            .smallest_limit(last)
-            .is_some_and(|least| least <= limit)
+    let works = |alarm: &Alarm| {
+        let least = alarm.smallest_limit(last);
+        least.is_some_and(|least| least <= limit)
     };
-    if !learn(&mut alarm, machine) {
+    let off = |alarm: &mut Alarm, machine: &mut Machine| {
+        let readings = machine.stretch(1.0, |_, _| false);
+        alarm.add_reference(&readings);
+        readings[last]
+    };
+    for _ in 0..REFERENCE {
+        off(&mut alarm, machine);
+    }
+    if !works(&alarm) {
         return None;
     }
     let (mut tenths, mut again) = (0, false);
@@ -176,12 +180,20 @@ fn one(machine: &mut Machine, by: f64, limit: f64) -> Option<(Option<usize>, boo
             match alarm.judge(with[look], without[look]) {
                 Judgement::Confirmed => return Some((Some(tenths), again)),
                 Judgement::Suspected => again = true,
-                // The run ends where the limit no longer works.
-                Judgement::Changed if !learn(&mut alarm, machine) => return Some((None, again)),
-                Judgement::Changed => again = true,
+                Judgement::NotIt => {
+                    again = true;
+                    let upper = alarm.expected(last)?.upper;
+                    if !(0..REFERENCE).any(|_| off(&mut alarm, machine) <= upper) {
+                        alarm.forget();
+                        // The run ends where the limit no longer works.
+                        if !works(&alarm) {
+                            return Some((None, again));
+                        }
+                    }
+                }
             }
         }
-        alarm.add_reference(&machine.stretch(1.0, |_, _| false));
+        off(&mut alarm, machine);
     }
     Some((None, again))
 }

@@ -519,6 +519,9 @@ fn own_work(ledger: &mut BoundsCheck, runs: usize) {
                 );
             }
         }
+    }
+}
+
 fn alarm_of_a_watch(ledger: &mut BoundsCheck, runs: usize) {
     let runs = runs.div_ceil(10);
     println!(

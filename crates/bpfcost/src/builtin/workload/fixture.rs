@@ -17,7 +17,7 @@ use super::{
     window,
 };
 use crate::{
-    experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial},
+    experiment::{ABORTED, Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial},
     probe::{self, Probe},
     process::RunContext,
     workload::{
@@ -68,6 +68,7 @@ impl WorkloadFixture {
         definition: &Definition,
         setup: &Setup,
         outside: Option<&Rc<dyn Outside>>,
+        watched: Option<WatchedService>,
     ) -> Result<Self> {
         let port = outside.map(|_| outside::END.port);
         let places = setup
@@ -89,13 +90,10 @@ impl WorkloadFixture {
                 instances.collect::<Result<Vec<_>>>()
             })?);
         }
-        let server = definition.server.as_ref();
-        let watch = server.and_then(|server| server.watch.as_ref());
         // Without that, nothing is seen of a probe's comings and goings.
         let tells_latency = definition.clients.first().is_some_and(|client| {
             client.output != Output::Text || client.metrics.contains_key("latency_max_us")
         });
-        let watched = watch.map(WatchedService::open).transpose()?;
         if let Some(watched) = &watched {
             let instances = instances.values_mut();
             instances.for_each(|instance: &mut ServerInstance| instance.watch(watched.accounts()));
@@ -112,7 +110,7 @@ impl WorkloadFixture {
         };
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
-            if watch.is_none() && warm.insert(instance_key(definition, case)?) {
+            if fixture.watched.is_none() && warm.insert(instance_key(definition, case)?) {
                 fixture.warm_up(case).context("warming up")?;
             }
         }
@@ -163,14 +161,18 @@ impl WorkloadFixture {
     fn with_load<T>(
         &mut self,
         case: &Case,
-        rehearse: impl FnOnce(LoadMaker<'_>) -> Result<T, Fault>,
+        context: &RunContext,
+        mut rehearse: impl FnMut(LoadMaker<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let client = self.client(case);
         self.instance(case)?.ready()?;
         let place = instance_key(&self.definition, case)?;
         let instance = self.instances.get(&place).context("there is no server")?;
-        let watched = &mut self.watched;
-        rehearse(&mut |context| make(watched.as_mut(), &client, instance, context, true))
+        let watched = self.watched.as_ref();
+        let rehearsed = until_judged(watched, context, || {
+            rehearse(&mut |context| make(watched, &client, instance, context, true))
+        });
+        rehearsed.map(|(rehearsed, _)| rehearsed)
     }
 
     /// Asks how much longer operations wait when the probe of a case is switched under load.
@@ -211,7 +213,7 @@ fn long_enough(window_ms: u64, attach: Duration, period_ms: Option<u64>) -> u64 
 
 /// Makes the load of one window, or watches the service; `on`: whether the probe is attached.
 fn make(
-    watched: Option<&mut WatchedService>,
+    watched: Option<&WatchedService>,
     client: &Result<Client>,
     instance: &ServerInstance,
     context: &RunContext,
@@ -221,6 +223,24 @@ fn make(
         (Some(watched), _) => watched.window(context, on),
         (None, Ok(client)) => Ok(instance.load(client, context)?),
         (None, Err(error)) => Err(anyhow::anyhow!("{error:#}").into()),
+    }
+}
+
+/// Runs a window until it is not cut off, or the probe is not to be attached again; how often it was cut off.
+fn until_judged<T>(
+    watched: Option<&WatchedService>,
+    context: &RunContext,
+    mut window: impl FnMut() -> Result<T, Fault>,
+) -> Result<(T, u32), Fault> {
+    let mut cut_off = 0;
+    loop {
+        match (window(), watched) {
+            (Err(cut @ Fault::Enough { code: ABORTED, .. }), Some(watched)) => {
+                watched.judge(context, cut)?;
+                cut_off += 1;
+            }
+            (outcome, _) => return outcome.map(|outcome| (outcome, cut_off)),
+        }
     }
 }
 
@@ -242,19 +262,18 @@ impl LoadedEpoch for WorkloadFixture {
             return Ok(());
         };
         let context = self.context(case, self.definition.rehearsal_ms())?;
+        if let Some(watched) = &self.watched {
+            watched.learn(&context)?;
+        }
         let mut probe = match self.probes.remove(&variant.name) {
             Some(probe) => probe,
             None => probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?,
         };
-        if let Some(watched) = &mut self.watched
-            && watched.needs_a_reference()
-        {
-            watched.window(&context, false)?;
-        }
         // Built-in ones prove themselves in each window.
         if !spec.is_built_in() {
-            let rehearsed =
-                self.with_load(case, |make| Rehearsal::new(&context, make, &mut *probe));
+            let rehearsed = self.with_load(case, &context, |make| {
+                Rehearsal::new(&context, make, &mut *probe)
+            });
             self.rehearsals.insert(case.name.clone(), rehearsed?);
         }
         self.probes.insert(variant.name, probe);
@@ -295,7 +314,9 @@ impl LoadedEpoch for WorkloadFixture {
         let variant = self.variant(case)?;
         let context = self.context(case, self.definition.rehearsal_ms())?;
         let mut probe = (self.probes.remove(&variant.name)).context("its probe is not open")?;
-        let repeated = self.with_load(case, |make| rehearsal.repeat(&context, make, &mut *probe));
+        let repeated = self.with_load(case, &context, |make| {
+            rehearsal.repeat(&context, make, &mut *probe)
+        });
         self.probes.insert(variant.name, probe);
         self.instance(case)?.answer(repeated)
     }
@@ -310,20 +331,27 @@ impl LoadedEpoch for WorkloadFixture {
             .get_mut(&place)
             .context("there is no server")?;
         instance.ready()?;
-        let probe = self.probes.get_mut(&variant.name);
+        let mut probe = self.probes.get_mut(&variant.name);
         let on = probe.is_some();
         let rehearsal = self.rehearsals.get(&case.name);
-        let watched = &mut self.watched;
-        let outcome = window::run(
-            &self.definition,
-            &variant,
-            instance,
-            &context,
-            &mut |context| make(watched.as_mut(), &client, instance, context, on),
-            rehearsal,
-            probe.map(|probe| &mut **probe as &mut dyn Probe),
-        );
-        let mut trial = instance.answer(outcome)?;
+        let watched = self.watched.as_ref();
+        let outcome = until_judged(watched, &context, || {
+            window::run(
+                &self.definition,
+                &variant,
+                instance,
+                &context,
+                &mut |context| make(watched, &client, instance, context, on),
+                rehearsal,
+                probe.as_mut().map(|probe| &mut ***probe as &mut dyn Probe),
+            )
+        });
+        let (mut trial, cut) = instance.answer(outcome)?;
+        if cut > 0 {
+            trial
+                .secondary
+                .insert("windows_cut_off".to_owned(), f64::from(cut));
+        }
         if self.stirred.as_ref() == Some(&case.name)
             && let Some(hiccup_ms) = self.hiccup_ms
         {

@@ -67,7 +67,8 @@ impl Rehearsal {
         let attach = begun.elapsed();
         let mut inside = |probe: &dyn Probe| {
             let begin = Inventory::of_probe(probe);
-            let counted = RunCounts::count(context, make, &probe.programs())?;
+            let counted =
+                RunCounts::count(&context.with_tool(probe.pids()), make, &probe.programs())?;
             let end = Inventory::of_probe(probe);
             if counted.as_ref().is_some_and(|counted| counted.sum() == 0) {
                 return Err(silent());
@@ -128,7 +129,8 @@ impl Rehearsal {
         probe.attach(context)?;
         let mut inside = |probe: &dyn Probe| {
             let begin = self.prove_begin(probe)?;
-            let after = RunCounts::count(context, make, &probe.programs())?;
+            let after =
+                RunCounts::count(&context.with_tool(probe.pids()), make, &probe.programs())?;
             self.prove_end(probe, &begin)?;
             match before.lost_in(&after.unwrap_or_default()) {
                 None => Ok(()),

@@ -1,32 +1,30 @@
-//! A window on a service that is running. Nothing is started or stopped. The probe is detached if the service ends, or if
-//! the probe costs more than `--abort-above`. Looking for that costs the service CPU time, so windows without the probe
-//! are looked at as often.
+//! A service that is running: never started or stopped, only read. Its operations are counted by a command, whose CPU time
+//! may be the service's, so windows with and without a probe read it equally often.
 
 use std::{
+    cell::RefCell,
+    rc::Rc,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow};
 
+use super::guard::{Account, Guard, Service};
 use crate::{
-    experiment::{ENDED, Fault, LET_GO},
+    experiment::{ENDED, Fault},
     probe::{unit_group, unit_pids},
     process::{Capture, Process, RunContext, describe_exit, process_tree},
     restore::started,
-    workload::{LoadResult, Reading, RunningServer, UsageReader, find},
+    workload::{LoadResult, Reading, RunningServer, UsageReader, UsageSnapshot, VARIANT, find},
 };
 
-/// How often the service is looked at in a window.
-const LOOK: Duration = Duration::from_millis(100);
-/// Looks in a row that must find it too dear: a single one may have met a burst.
-const LOOKS: u32 = 2;
-/// Operations from which their cost is judged while a window lasts.
-const FEWEST_OPS: f64 = 10.0;
-/// How long the command that counts operations may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What finds the count where the command prints nothing else.
-const ALONE: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
+/// Interval at which the service is checked to be alive.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest run of the command that counts operations.
+const OPS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pattern of the count where the command prints nothing else.
+const ONLY_NUMBER: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
 
 /// A service that is watched.
 #[derive(Debug)]
@@ -35,21 +33,12 @@ pub(super) struct WatchedService {
     /// Its first process, and when that was started.
     root: (u32, u64),
     accounts: UsageReader<'static>,
-    /// What windows without a probe cost.
-    off: Vec<ServiceCost>,
-}
-
-/// What a stretch of time cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct ServiceCost {
-    /// CPU time of the service, in nanoseconds an operation, or a second where operations are not counted.
-    service_ns: f64,
-    /// CPUs that the machine was busy with.
-    cpus: f64,
+    /// Its limit, where it has one.
+    guard: Option<Rc<RefCell<Guard>>>,
 }
 
 impl WatchedService {
-    pub(super) fn open(watch: &RunningServer) -> Result<Self> {
+    pub(super) fn open(watch: &RunningServer, guard: Option<&Rc<RefCell<Guard>>>) -> Result<Self> {
         let pids = pids(watch)?;
         let root = *pids
             .first()
@@ -63,7 +52,7 @@ impl WatchedService {
             watch: watch.clone(),
             root: (root, start),
             accounts: UsageReader::watching(&pids, group),
-            off: Vec::new(),
+            guard: guard.cloned(),
         })
     }
 
@@ -77,9 +66,59 @@ impl WatchedService {
         pids(&self.watch).unwrap_or_default()
     }
 
-    /// Whether windows without a probe are needed before one with it.
-    pub(super) fn needs_a_reference(&self) -> bool {
-        self.watch.abort_above.is_some() && self.off.is_empty()
+    /// Learns the noise of the service, before the first probe is attached. Refuses a limit within that noise.
+    pub(super) fn learn(&self, context: &RunContext) -> Result<(), Fault> {
+        let guard = self.guard.as_ref();
+        guard.map_or(Ok(()), |guard| {
+            guard.borrow_mut().learn(&mut Readings::new(self, context))
+        })
+    }
+
+    /// Waits for a window, with the probe attached or without, and counts its operations.
+    pub(super) fn window(&self, context: &RunContext, on: bool) -> Result<LoadResult, Fault> {
+        let mut readings = Readings::new(self, context);
+        let window = Duration::from_millis(context.window_ms);
+        let variant = context.factors.get(VARIANT).map_or("", String::as_str);
+        let [first, last] = match &self.guard {
+            Some(guard) => {
+                let variant = on.then_some(variant);
+                guard.borrow_mut().window(&mut readings, window, variant)?
+            }
+            None => {
+                let first = readings.read()?;
+                readings.wait_until(first.at + window)?;
+                [first, readings.read()?]
+            }
+        };
+        let (took, done) = (last.at - first.at, last.ops - first.ops);
+        if self.counts() && done < 1.0 {
+            return Err(Fault::Broken(anyhow!(
+                "{} did no operation in {:.1} s, so there is no cost per operation\n  Watch it while it has work, or drop \
+                 --ops to compare its CPU time per second",
+                named(&self.watch),
+                took.as_secs_f64()
+            )));
+        }
+        Ok(LoadResult {
+            took,
+            client_ns: None,
+            reading: Reading {
+                ops: (done.round() as u64).max(1),
+                // Fractions of a second would be lost in a whole number of operations.
+                exact: Some(done),
+                ..Reading::default()
+            },
+        })
+    }
+
+    /// Decides whether a window that was cut off is run again; fails with the reason if not. No probe is attached now.
+    pub(super) fn judge(&self, context: &RunContext, cut: Fault) -> Result<(), Fault> {
+        match &self.guard {
+            Some(guard) => guard
+                .borrow_mut()
+                .judge(&mut Readings::new(self, context), cut),
+            None => Err(cut),
+        }
     }
 
     /// Whether operations are counted; otherwise seconds stand for them.
@@ -87,117 +126,11 @@ impl WatchedService {
         !self.watch.ops.is_empty()
     }
 
-    /// Waits for a window, looking after the service meanwhile; what it did.
-    pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<LoadResult, Fault> {
-        let spent = |service: &Self| service.accounts.spent(&context.pids, &[], None);
-        let window = Duration::from_millis(context.window_ms);
-        let ops = self.ops()?;
-        let before = spent(self)?;
-        let begun = Instant::now();
-        let mut dear = 0;
-        loop {
-            let left = window.saturating_sub(begun.elapsed());
-            sleep(left.min(LOOK));
-            self.alive()?;
-            let took = begun.elapsed();
-            let over = took >= window;
-            // Without the probe too, or the looks would be told as its cost.
-            if !over && self.watch.abort_above.is_none() {
-                continue;
-            }
-            let done = if self.counts() {
-                self.ops()? - ops
-            } else {
-                took.as_secs_f64()
-            };
-            let spent = spent(self)?.since(&before);
-            let cost = ServiceCost {
-                service_ns: spent.server_ns / done,
-                cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
-            };
-            // Of few operations the cost of one is not known: none in a look would make it infinite.
-            let known = !self.counts() || done >= FEWEST_OPS;
-            dear = match self.too_dear(cost).filter(|_| on && known) {
-                None => 0,
-                Some(why) if dear + 1 == LOOKS => {
-                    return Err(Fault::Enough {
-                        code: LET_GO,
-                        text: format!(
-                            "The probe was detached after {:.1} s: {why}.",
-                            took.as_secs_f64()
-                        ),
-                    });
-                }
-                Some(_) => dear + 1,
-            };
-            if !over {
-                continue;
-            }
-            if self.counts() && done < 1.0 {
-                return Err(Fault::Broken(anyhow!(
-                    "{} did no operation in {:.1} s, so there is no cost per operation\n  Watch it while it has \
-                     work, or drop --ops to compare its CPU time per second",
-                    named(&self.watch),
-                    took.as_secs_f64()
-                )));
-            }
-            if !on {
-                self.off.push(cost);
-            }
-            return Ok(LoadResult {
-                took,
-                client_ns: None,
-                reading: Reading {
-                    ops: (done.round() as u64).max(1),
-                    // Fractions of a second would be lost in a whole number of operations.
-                    exact: Some(done),
-                    ..Reading::default()
-                },
-            });
-        }
-    }
-
-    /// Why a cost is more than was allowed, if it is.
-    fn too_dear(&self, cost: ServiceCost) -> Option<String> {
-        let most = self.watch.abort_above?;
-        let usual = |value: fn(&ServiceCost) -> f64| {
-            let mut seen: Vec<f64> = self.off.iter().map(value).collect();
-            seen.sort_by(f64::total_cmp);
-            seen.get(seen.len() / 2).copied()
-        };
-        let (service, cpus) = (usual(|cost| cost.service_ns)?, usual(|cost| cost.cpus)?);
-        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-        let rise = cost.service_ns / service - 1.0;
-        if service > 0.0 && rise > most {
-            let what = if self.counts() {
-                format!("an operation of {}", named(&self.watch))
-            } else {
-                named(&self.watch)
-            };
-            return Some(format!(
-                "{what} took {} more CPU time, and {} is allowed",
-                percent(rise),
-                percent(most)
-            ));
-        }
-        let more = cost.cpus - cpus;
-        (more > most).then(|| {
-            format!(
-                "the machine spent {} of a CPU more, and {} is allowed",
-                percent(more),
-                percent(most)
-            )
-        })
-    }
-
-    /// Operations so far, as its command prints them; 0 without one.
+    /// Operations so far, as its command prints them.
     fn ops(&self) -> Result<f64, Fault> {
-        if !self.counts() {
-            return Ok(0.0);
-        }
         let asked = self.watch.ops.last().map_or("", String::as_str);
         let mut process = Process::start_captured(&self.watch.ops, &[], &[], Capture::to_read())?;
-        let status = process.wait(PATIENCE)?;
+        let status = process.wait(OPS_TIMEOUT)?;
         if !status.success() {
             return Err(Fault::Broken(anyhow!(
                 "--ops {asked} {}\n{}",
@@ -205,9 +138,9 @@ impl WatchedService {
                 process.tail()
             )));
         }
-        let pattern = self.watch.metric.as_deref();
         let printed = process.whole(true)?;
-        let number = find("of --ops", pattern.unwrap_or(ALONE), &printed);
+        let pattern = self.watch.metric.as_deref();
+        let number = find("of --ops", pattern.unwrap_or(ONLY_NUMBER), &printed);
         let advice = match pattern {
             Some(_) => "",
             None => "\n  It prints more than a number: pick the number with --metric",
@@ -236,6 +169,68 @@ impl WatchedService {
     }
 }
 
+/// Readings of a service, by a clock that begins with them.
+struct Readings<'a> {
+    service: &'a WatchedService,
+    context: &'a RunContext,
+    begun: Instant,
+    /// The first reading: what was spent since then is counted.
+    first: Option<UsageSnapshot>,
+}
+
+impl<'a> Readings<'a> {
+    fn new(service: &'a WatchedService, context: &'a RunContext) -> Self {
+        Readings {
+            service,
+            context,
+            begun: Instant::now(),
+            first: None,
+        }
+    }
+}
+
+impl Service for Readings<'_> {
+    fn name(&self) -> String {
+        named(&self.service.watch)
+    }
+
+    fn counts(&self) -> bool {
+        self.service.counts()
+    }
+
+    fn wait_until(&mut self, time: Duration) -> Result<(), Fault> {
+        loop {
+            let left = time.saturating_sub(self.begun.elapsed());
+            sleep(left.min(POLL_INTERVAL));
+            self.service.alive()?;
+            if self.begun.elapsed() >= time {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Account, Fault> {
+        let counted = if self.counts() {
+            Some(self.service.ops()?)
+        } else {
+            None
+        };
+        let at = self.begun.elapsed();
+        let context = self.context;
+        let spent = self
+            .service
+            .accounts
+            .spent(&context.pids, &context.tool, None)?;
+        let since = spent.since(self.first.get_or_insert_with(|| spent.clone()));
+        Ok(Account {
+            at,
+            ops: counted.unwrap_or(at.as_secs_f64()),
+            service_ns: since.server_ns,
+            tool_ns: since.tool_ns,
+        })
+    }
+}
+
 /// The service's name, for people.
 fn named(watch: &RunningServer) -> String {
     match (&watch.unit, watch.pids.first()) {
@@ -254,64 +249,5 @@ fn pids(watch: &RunningServer) -> Result<Vec<u32>> {
             .iter()
             .flat_map(|pid| process_tree(*pid))
             .collect()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn watched(abort_above: Option<f64>, ops: &[&str], off: &[(f64, f64)]) -> WatchedService {
-        WatchedService {
-            watch: RunningServer {
-                pids: vec![7],
-                unit: None,
-                ops: ops.iter().map(|&word| word.to_owned()).collect(),
-                metric: None,
-                abort_above,
-            },
-            root: (7, 0),
-            accounts: UsageReader::default(),
-            off: off
-                .iter()
-                .map(|&(service_ns, cpus)| ServiceCost { service_ns, cpus })
-                .collect(),
-        }
-    }
-
-    #[test]
-    fn what_is_too_dear_is_told_from_windows_without_the_probe() {
-        let watched = watched(
-            Some(0.2),
-            &["ops"],
-            &[(100.0, 0.9), (90.0, 1.0), (1000.0, 1.1)],
-        );
-        let why = |service_ns, cpus| watched.too_dear(ServiceCost { service_ns, cpus });
-        assert_eq!(
-            why(119.0, 1.19),
-            None,
-            "of three windows, the middle one counts"
-        );
-        let told = why(150.0, 1.0).expect("too dear");
-        assert!(
-            told.contains("an operation of process 7 took 50 % more"),
-            "{told}"
-        );
-        let told = why(100.0, 1.5).expect("too dear");
-        assert!(
-            told.contains("50 % of a CPU more, and 20 % is allowed"),
-            "{told}"
-        );
-    }
-
-    #[test]
-    fn without_a_limit_or_a_reference_nothing_is_too_dear() {
-        let dear = ServiceCost {
-            service_ns: 1e9,
-            cpus: 64.0,
-        };
-        assert_eq!(watched(None, &[], &[(1.0, 0.1)]).too_dear(dear), None);
-        assert_eq!(watched(Some(0.2), &[], &[]).too_dear(dear), None);
-        assert!(watched(Some(0.2), &[], &[]).needs_a_reference());
     }
 }

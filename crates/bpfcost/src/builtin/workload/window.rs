@@ -59,9 +59,10 @@ pub(super) fn run(
     let counted = instance.network.counts()?;
     let before = accounts.spent(&context.pids, &tool, tool_ns(&probe))?;
     let accounted = Instant::now();
+    let within = context.with_tool(tool.clone());
     let mut made = match &mut probe {
-        Some(probe) => or_detach(&mut **probe, make(context))?,
-        None => make(context)?,
+        Some(probe) => or_detach(&mut **probe, make(&within))?,
+        None => make(&within)?,
     };
     if let Some(log) = log {
         log.settle(context)?;

@@ -1,10 +1,17 @@
-//! Printed before a workload runs: what is measured, how long it takes, what it can detect, what `--quick` leaves out.
+//! Printed before a workload runs: what is measured, in how many epochs at least, what `--quick` leaves out. How long that
+//! takes, and what it can detect, only the first epochs show ([`Estimate`]).
+//!
+//! [`Estimate`]: crate::cli::estimate::Estimate
+
+use bpfcost_stats::looks::first_look;
 
 use crate::{
+    builtin::workload::learning_time,
     cli::output::note,
     experiment::{Case, Experiment},
-    measure::{Plan, forecast},
-    report::number::{duration, plural, round_percent},
+    measure::{FIRST_EPOCHS, Plan},
+    report::number::{duration, plural},
+    workload::Definition,
 };
 
 /// Names of cases in a line before it says "…".
@@ -15,28 +22,19 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
     let Some(definition) = plan.subject.workload() else {
         return;
     };
-    let expected = forecast(&experiment.description(), plan);
-    let effect = expected.detectable.map_or(String::new(), |effect| {
-        format!(
-            "; it would detect a difference of {} in CPU time per {} in three of four runs",
-            round_percent(effect),
-            definition.operation
-        )
-    });
     let windows = definition.period_ms.map_or(String::new(), |period_ms| {
         let ms = definition.trial_ms();
         let periods = plural((ms / period_ms) as usize, "period");
         format!("; windows of {}, {periods} each", duration(ms as f64 / 1e3))
     });
     note!(
-        "{} on {}: {}, about {} ({} of {}{windows}){effect}",
+        "{} on {}: {}, at least {}{windows}; how long that takes here is known after {FIRST_EPOCHS}",
         plan.experiment,
         plan.target,
-        plural(expected.cases, "case"),
-        duration(expected.seconds),
-        plural(expected.epochs, "epoch"),
-        duration(expected.epoch_s),
+        plural(plan.cases.len(), "case"),
+        plural(first_look(plan.comparisons()), "epoch"),
     );
+    note_guard(definition);
     let cases = experiment.cases();
     let out = left_out(&cases, plan);
     if !out.is_empty() {
@@ -45,6 +43,16 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
             out.len(),
             plural(out.len() + plan.cases.len(), "case"),
             some(&out)
+        );
+    }
+}
+
+/// Says how long the service is watched first, where it has a limit.
+fn note_guard(definition: &Definition) {
+    if let Some(time) = learning_time(definition) {
+        note!(
+            "first {} without a probe, to learn how much the service's cost moves by itself (--abort-above)",
+            duration(time.as_secs_f64())
         );
     }
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::{
     cli::{output::say, place},
     experiment::Experiment,
-    measure::{Plan, forecast},
-    report::number::{duration, plural, round_percent},
+    measure::{Plan, forecast, time_option},
+    report::number::{duration, plural},
     target::Host,
 };
 
@@ -47,29 +47,22 @@ pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         return Ok(());
     }
     say!(
-        "\nexpected: {}, {} epochs of {} (first look after {} epochs, {})",
+        "\non a machine at rest: at most {}, {} epochs of {} (first look after {} epochs, {})\nwhat it can detect depends \
+         on how much epochs scatter here: the result says it",
         duration(forecast.seconds),
         forecast.epochs,
         duration(forecast.epoch_s),
         forecast.first_look,
         duration(forecast.first_look_s)
     )?;
-    if let Some(detectable) = forecast.detectable {
-        say!(
-            "it would detect a difference of {} in about three of four runs, if epochs scatter by \
-             {}",
-            round_percent(detectable),
-            round_percent(described.spread)
-        )?;
-    }
     if let Some(seconds) = plan.seconds
         && !plan.patient
         && seconds < forecast.first_look_s
     {
         say!(
-            "{} is probably too short: give --time {:.0}s, or fewer cases",
+            "{} is probably too short: give --time {}, or fewer cases",
             duration(seconds),
-            forecast.first_look_s.ceil()
+            time_option(forecast.first_look_s)
         )?;
     }
     let missing = host.missing_capabilities();

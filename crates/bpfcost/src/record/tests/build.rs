@@ -408,3 +408,39 @@ proptest! {
         prop_assert_eq!(read, record);
     }
 }
+
+/// Six epochs are the fewest that bear an interval.
+#[test]
+fn an_aborted_run_has_no_estimate_without_an_interval() {
+    let sentence = |epochs| {
+        let mut events = events(epochs, usual);
+        events.pop();
+        let text = "The probe was detached after 0.2 s: it cost too much.";
+        events.push(Event::Warned(Warning::new(
+            crate::experiment::ABORTED,
+            text,
+        )));
+        events.push(Event::Stopped {
+            stop: Stop::Aborted,
+        });
+        let record = build(&events);
+        let known = record.cases.iter().filter(|case| case.raw.is_some());
+        let known = (known.count(), record.comparisons.len());
+        (known, crate::report::summary::sentence(&record))
+    };
+    let (known, text) = sentence(5);
+    assert_eq!(known, (0, 0));
+    assert!(
+        text.ends_with("cost too much. Too little was measured before that for a result."),
+        "{text}"
+    );
+    let (known, text) = sentence(6);
+    assert_eq!(known, (4, 1));
+    assert!(text.contains("cost too much. Before that: "), "{text}");
+    let (known, text) = sentence(0);
+    assert_eq!(known, (0, 0));
+    assert!(
+        text.ends_with("Nothing was measured before that."),
+        "{text}"
+    );
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{WorkloadReport, named};
 use crate::{
+    measure::time_option,
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::{
         budget::{self, Judged},
@@ -114,7 +115,7 @@ fn remedy(costs: &[ProbeCost<'_>]) -> String {
         });
     match waits.fold(0.0, f64::max).ceil() {
         seconds if seconds > MOST_S => "; at this noise a day would not resolve it".to_owned(),
-        seconds if seconds > 0.0 => format!("; --time {seconds:.0}s would resolve it"),
+        seconds if seconds > 0.0 => format!("; --time {} would resolve it", time_option(seconds)),
         _ => String::new(),
     }
 }
