@@ -190,14 +190,13 @@ fn holders_of_programs_drive_no_terminal() {
     // Only programs that ran are shown.
     let shown = (0..100)
         .map(|_| {
-            let runs = std::thread::scope(|scope| {
+            std::thread::scope(|scope| {
                 let shown = scope.spawn(|| on_terminal(&tool, &top));
                 while !shown.is_finished() {
                     held.run(1000).expect("runs");
                 }
                 shown.join().expect("a thread")
-            });
-            runs
+            })
         })
         .find(|shown| shown.contains("bpfcost_idle"));
     fs::write("/proc/self/comm", name.trim_end()).expect("a name");
