@@ -198,6 +198,8 @@ pub(crate) struct RareWork {
 
 /// One batch may have been interrupted without notice; so many were not.
 const FEWEST_RARE: usize = 2;
+/// From so many instructions in the mean on, work that is done now and then counts: half of the one that a gate sees.
+const LEAST_RARE: f64 = 0.5;
 
 /// The batches of a counted case that disagree with its count, if they are more than an accident; `None` where no count
 /// repeats.
@@ -210,7 +212,8 @@ pub(crate) fn now_and_then(case: &CaseRecord) -> Option<RareWork> {
     let agree = samples.values().iter().filter(agrees).count();
     let batches = [samples.len() - agree, samples.len()];
     let mean = samples.mean();
-    let differs = batches[0] >= FEWEST_RARE && (mean - raw.value).abs() > rounding;
+    let beyond = f64::max(mean - high, low - mean);
+    let differs = batches[0] >= FEWEST_RARE && beyond > LEAST_RARE.max(rounding);
     differs.then_some(RareWork { batches, mean })
 }
 

@@ -15,39 +15,38 @@ pub(super) struct Judged<'a> {
     pub(super) all: usize,
 }
 
-/// `Over the budget of 5 % (90 % interval: at least 8.2 %): `; `None` where the run has no budget.
+/// `Over the budget of 5 %: `; `None` where the run has no budget. The number that follows has a 95 % interval, so the end
+/// of the 90 % one stands [elsewhere](end).
 pub(super) fn lead(record: &Record, judged: &Judged<'_>) -> Option<String> {
     let budget = number::round_percent(record.asked.budget?);
     let budget = format!("the budget of {budget}");
-    let end = |wanted| end(record, wanted);
     Some(match record.budget_answer()? {
-        BudgetAnswer::Within => format!("Within {budget}{}: ", end(BudgetVerdict::Within)),
-        BudgetAnswer::CantTell => {
-            let end = end(BudgetVerdict::CantTell);
-            format!("Not resolved yet for {budget}{end}: ")
-        }
+        BudgetAnswer::Within => format!("Within {budget}: "),
+        BudgetAnswer::CantTell => format!("Not resolved yet for {budget}: "),
         BudgetAnswer::NotJudged => format!("Not everything could be judged by {budget}: "),
-        BudgetAnswer::Over => {
-            let end = end(BudgetVerdict::Over);
-            match (judged.over, judged.all, judged.what) {
-                (over, all, what) if over > 0 && all > 1 => {
-                    let are = if over == 1 { "is" } else { "are" };
-                    format!("{over} of {all} {what}s {are} over {budget}{end}. ")
-                }
-                _ => format!("Over {budget}{end}: "),
+        BudgetAnswer::Over => match (judged.over, judged.all, judged.what) {
+            (over, all, what) if over > 0 && all > 1 => {
+                let are = if over == 1 { "is" } else { "are" };
+                format!("{over} of {all} {what}s {are} over {budget}. ")
             }
-        }
+            _ => format!("Over {budget}: "),
+        },
     })
 }
 
-/// The end of the interval that decides, of the comparison with that answer for which it lies furthest up.
-fn end(record: &Record, wanted: BudgetVerdict) -> String {
+/// `90 % interval: at least 8.2 %`: the end of the interval that decides, of the comparison with the run's answer for which
+/// it lies furthest up.
+pub(super) fn end(record: &Record) -> Option<String> {
+    let wanted = match record.budget_answer()? {
+        BudgetAnswer::Within => BudgetVerdict::Within,
+        BudgetAnswer::CantTell => BudgetVerdict::CantTell,
+        BudgetAnswer::Over => BudgetVerdict::Over,
+        BudgetAnswer::NotJudged => return None,
+    };
     let judged = record.judged_by_budget();
     let judged = judged.filter_map(|(one, verdict)| (verdict == wanted).then_some(one));
-    let furthest = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)));
-    furthest.map_or_else(String::new, |one| {
-        words::budget_end(one, record.asked.budget)
-    })
+    let furthest = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)))?;
+    words::budget_end(furthest, record.asked.budget)
 }
 
 /// The higher end of the intervals on which the budget is judged.

@@ -297,6 +297,7 @@ pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone)
         let share = record.asked.budget.map(number::round_percent);
         let asked = share.map_or_else(String::new, |share| format!(" of {share}"));
         let end = budget_end(comparison, record.asked.budget);
+        let end = end.map_or_else(String::new, |end| format!(" ({end})"));
         words += &format!("; {} the budget{asked}{end}", of_budget(budget));
     }
     if record.has_undisturbed() && !comparison.undisturbed {
@@ -314,12 +315,10 @@ pub fn of_budget(budget: BudgetVerdict) -> &'static str {
     }
 }
 
-/// ` (90 % interval: at most 4.6 %)`: the end of the interval on which the budget was judged; empty where it is not
+/// `90 % interval: at most 4.6 %`: the end of the interval on which the budget was judged; `None` where it is not
 /// recorded. What is claimed holds of typical windows and of the total.
-pub fn budget_end(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
-    let (Some(verdict), Some(typical)) = (comparison.budget, comparison.relative_ci90) else {
-        return String::new();
-    };
+pub fn budget_end(comparison: &ComparisonRecord, budget: Option<f64>) -> Option<String> {
+    let (verdict, typical) = (comparison.budget?, comparison.relative_ci90?);
     let total = comparison.totals.map_or(typical, |totals| totals.ci90);
     let (least, most) = (typical[0].max(total[0]), typical[1].max(total[1]));
     let (words, end) = match verdict {
@@ -330,7 +329,7 @@ pub fn budget_end(comparison: &ComparisonRecord, budget: Option<f64>) -> String 
     let near = budget.is_some_and(|budget| (end - budget).abs() < 0.000_95);
     let end = number::fixed(end * 100.0, if near { 2 } else { 1 });
     let hold = number::HOLD;
-    format!(" (90{hold}% interval: {words} {end}{hold}%)")
+    Some(format!("90{hold}% interval: {words} {end}{hold}%"))
 }
 
 /// `unresolved: would have seen 2 %`.

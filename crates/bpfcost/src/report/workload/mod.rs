@@ -12,7 +12,7 @@ pub(crate) use self::quantity::{Scale, held};
 pub(super) use self::sentence::sentence;
 use crate::{
     record::{CaseRecord, Record, State, States},
-    report::{number, table::Table, text},
+    report::{budget, number, table::Table, text},
 };
 
 /// A record of a workload.
@@ -78,15 +78,10 @@ impl<'a> WorkloadReport<'a> {
                  values are of typical windows, and verdicts hold for both."
             )
         });
-        let judged = record
-            .comparisons
-            .iter()
-            .any(|one| one.relative_ci90.is_some());
-        let budget = if judged {
-            " Budgets are judged on 90 % intervals."
-        } else {
-            ""
-        };
+        let budget = budget::end(record);
+        let budget = budget.map_or_else(String::new, |end| {
+            format!(" The budget is judged on the {end}.")
+        });
         let read = format!(
             "Differences are on the same server, with 95 % intervals.{total} Compare probes within one run: runs \
              differ by more. Margins for same: {}.{budget}",

@@ -154,7 +154,12 @@ impl<'a> Quantity<'a> {
 
     /// The quantities of probes themselves, as far as a probe has them.
     pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
-        let hits = format!("hits per {}", text::line(&states.workload.operation));
+        // Of no operation of the service's: hits of all that the machine did meanwhile.
+        let whole = match states.workload.operation.as_str() {
+            SECOND => ", on the whole machine",
+            _ => "",
+        };
+        let hits = format!("hits per {}{whole}", text::line(&states.workload.operation));
         let rehearsed = format!("{hits}, in a rehearsal");
         let (plain, ms) = (|| ValueUnit::Other(String::new()), || ValueUnit::Nanos(1e6));
         let cpu = ValueUnit::of_cpu(states.workload);
