@@ -56,7 +56,8 @@ fn an_undisturbed_cost_is_read_through_neighbours() {
         assert!(read.own >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.difference >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.net >= 0.75, "{neighbours:?}: {read:?}");
-        assert!(read.bias.abs() < 0.15, "{neighbours:?}: {read:?}");
+        // One that slows by at most 2 % is hardly told from the scatter of slices.
+        assert!(read.bias.abs() < 0.3, "{neighbours:?}: {read:?}");
     }
     // Who slows all slices alike for longer than a batch is not noticed, unless that is rare.
     let [rare, often] = Neighbours::UNNOTICED

@@ -22,9 +22,9 @@ fn compiled(source: &str, words: &[&str]) -> ObjectFile {
     let (text, object) = (folder.path().join("x.c"), folder.path().join("x.bpf.o"));
     fs::write(&text, format!("{HEAD}{source}")).expect("a file");
     let compiler = Command::new(clang())
+        .args(words)
         .args(["-O2", "-c", "-o"])
         .args([&object, &text])
-        .args(words)
         .status();
     assert!(compiler.expect("clang runs").success());
     ObjectFile::read(&object).expect("it can be read")

@@ -13,9 +13,11 @@ fn off_against_off_is_measured_and_told() {
     let said = tool.says("run x.toml --quick --format json --out x.json");
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
-        said.err.contains("short on host: 2 cases, about"),
+        said.err
+            .contains("short on host: 2 cases, at least 10 epochs"),
         "{said:?}"
     );
+    assert!(said.err.contains("in all (10 epochs of about"), "{said:?}");
     let record: Value = serde_json::from_str(&said.out).expect("a record");
     assert_eq!(record["stop"], "rounds");
     let cases = record["cases"].as_array().expect("cases");
