@@ -61,7 +61,7 @@ mod tests {
         }
         for at in 0..length {
             mean_over_orders(values, length - 1, sum);
-            let other = if length % 2 == 0 { at } else { 0 };
+            let other = if length.is_multiple_of(2) { at } else { 0 };
             values.swap(other, length - 1);
         }
     }
