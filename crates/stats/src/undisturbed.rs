@@ -12,7 +12,7 @@
 //!
 //! Nothing is known if slices do different work: if they get cheaper or dearer along the batch, or scatter on a quiet
 //! machine too. Work that comes now and then is left out as a burst is, so the result is held against
-//! [`OwnWork`](crate::own_work::OwnWork). A neighbour that slows all slices of a batch by the same share is not noticed.
+//! [`OwnWork`]. A neighbour that slows all slices of a batch by the same share is not noticed.
 //! METHODOLOGY.md has the method, and docs/evidence/undisturbed.md how well it holds.
 
 use std::fmt;

@@ -57,7 +57,7 @@ pub trait Probe {
     }
 
     /// The kernel's numbers of its BPF programs while it is attached, where it does not count its hits itself: then they
-    /// are counted in rehearsals, and its [`Inventory`] is compared in each window.
+    /// are counted in rehearsals, and its inventory is compared in each window.
     fn programs(&self) -> Vec<u32> {
         Vec::new()
     }
