@@ -57,7 +57,12 @@ fn an_undisturbed_cost_is_read_through_neighbours() {
         assert!(read.difference >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.net >= 0.75, "{neighbours:?}: {read:?}");
         // One that slows by at most 2 % is hardly told from the scatter of slices.
-        assert!(read.bias.abs() < 0.3, "{neighbours:?}: {read:?}");
+        let most = if neighbours.name == "faint" {
+            0.3
+        } else {
+            0.15
+        };
+        assert!(read.bias.abs() < most, "{neighbours:?}: {read:?}");
     }
     // Who slows all slices alike for longer than a batch is not noticed, unless that is rare.
     let [rare, often] = Neighbours::UNNOTICED
