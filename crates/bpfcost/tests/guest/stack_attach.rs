@@ -12,8 +12,10 @@ use crate::{inside::Results, require};
 const PACKETS: u64 = 100;
 
 /// Devices whose modules replace each other, mostly at the same address. Who sends has the name of the turn. The reader of
-/// the rules is stopped meanwhile, so first packets find stale rules; then packets go out until they do not.
+/// the rules is stopped meanwhile, so first packets find stale rules; then packets go out until they do not. Without IPv6
+/// nobody else sends: a timer of the kernel would, in whoever it interrupts.
 const SCRIPT: &str = r#"
+echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
 send() {
     bash -c "printf $1 >/proc/\$\$/comm; exec 3>/dev/udp/10.9.0.2/9; for i in {1..100}; do echo >&3; done"
 }
