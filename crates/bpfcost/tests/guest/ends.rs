@@ -105,6 +105,28 @@ fn interrupted_while_the_guest_boots() {
     assert_eq!(tool.names(), ["scratch"]);
 }
 
+/// As the kernel does where memory is short: neither the image nor KVM is to blame.
+#[test]
+fn qemu_is_killed() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
+    let mut visit = Visit::start(&tool, &line, "{}");
+    measuring(&mut visit, &tool);
+    let qemu = visit.qemu(&tool);
+    signal(qemu, "KILL");
+    let said = visit.end();
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&[
+        "something killed its QEMU",
+        "dmesg",
+        "--resume x.json.journal",
+    ]);
+    assert_nothing_left(&tool);
+}
+
 /// QEMU gets no CPU any more, so that the guest never comes to the end of its trial.
 #[test]
 fn interrupted_while_qemu_stands_still() {

@@ -3,12 +3,15 @@
 use std::{
     collections::VecDeque,
     io,
+    os::unix::process::ExitStatusExt,
     path::Path,
+    process::ExitStatus,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use bpfcost_bpf::program::MachineCode;
+use rustix::process::Signal;
 use serde::Serialize;
 
 use super::{
@@ -122,7 +125,7 @@ impl Guest {
             // Asked before the stream is read, so that the last words of one that ends are heard.
             let ended = self
                 .qemu
-                .has_ended()
+                .end()
                 .map_err(GuestError::io("waiting for QEMU"))?;
             self.read_console();
             self.release_when_ready();
@@ -180,10 +183,13 @@ impl Guest {
     }
 
     /// Fails if the guest has ended, or has been silent for too long.
-    fn silent(&mut self, ended: bool) -> Result<(), GuestError> {
-        if ended {
+    fn silent(&mut self, ended: Option<ExitStatus>) -> Result<(), GuestError> {
+        if let Some(status) = ended {
             // The last output may still be in the pipe.
             self.read_console();
+            if status.signal() == Some(Signal::KILL.as_raw()) {
+                return Err(GuestError::killed(&self.kernel));
+            }
             let what = if self.booted {
                 "ended during the run"
             } else if self.console.lines().is_empty() {

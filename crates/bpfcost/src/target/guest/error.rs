@@ -38,6 +38,14 @@ impl GuestError {
         ))
     }
 
+    /// Something else killed QEMU.
+    pub(super) fn killed(kernel: &str) -> GuestError {
+        GuestError::Lacking(format!(
+            "the guest ({kernel}) ended: something killed its QEMU (SIGKILL)\n  The kernel does so where the machine or a \
+             control group lacks memory: see `dmesg`, and make room there"
+        ))
+    }
+
     /// The shared folder holds what this program does not write.
     pub(super) fn stream(what: impl ToString) -> GuestError {
         let what = what.to_string();

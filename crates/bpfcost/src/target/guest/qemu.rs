@@ -3,7 +3,7 @@
 use std::{
     io::{self, ErrorKind, PipeReader, Read, Write, pipe},
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, ExitStatus, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -80,7 +80,7 @@ impl Qemu {
     pub(super) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
         let id = self.id();
         let interrupt = Arc::clone(&self.interrupt);
-        Monitor::connect(folder, id, interrupt, || self.has_ended().unwrap_or(true))
+        Monitor::connect(folder, id, interrupt, || !matches!(self.end(), Ok(None)))
     }
 
     /// Its number.
@@ -96,9 +96,9 @@ impl Qemu {
         }
     }
 
-    /// Whether it has ended.
-    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
-        Ok(self.process.try_wait()?.is_some())
+    /// How it ended; `None` while it runs.
+    pub(super) fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
     }
 
     /// Hands what the guest's console has said to `console`.
