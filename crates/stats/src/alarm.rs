@@ -144,9 +144,10 @@ impl Alarm {
         self.suspected = false;
     }
 
-    /// Judges a reading that was over by the reading at the same age without the thing, right after it.
-    pub fn judge(&mut self, with: f64, without: f64) -> Judgement {
-        if ln(with) - ln(without) <= self.limit.ln_1p() {
+    /// Judges a reading that was over by the reading at the same age without the thing, right after it; `None` where
+    /// that is not known, which blames nothing.
+    pub fn judge(&mut self, with: f64, without: Option<f64>) -> Judgement {
+        if without.is_none_or(|without| ln(with) - ln(without) <= self.limit.ln_1p()) {
             self.suspected = false;
             return Judgement::NotIt;
         }
@@ -219,18 +220,18 @@ mod tests {
     #[test]
     fn two_falls_are_an_alarm_and_one_is_not() {
         let mut alarm = alarm(0.2);
-        assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
+        assert_eq!(alarm.judge(200.0, Some(100.0)), Judgement::Suspected);
         alarm.pass();
-        assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
-        assert_eq!(alarm.judge(200.0, 100.0), Judgement::Confirmed);
+        assert_eq!(alarm.judge(200.0, Some(100.0)), Judgement::Suspected);
+        assert_eq!(alarm.judge(200.0, Some(100.0)), Judgement::Confirmed);
     }
 
     #[test]
     fn a_cost_that_stays_without_it_is_of_the_load() {
         let mut alarm = alarm(0.2);
-        assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
-        assert_eq!(alarm.judge(200.0, 180.0), Judgement::NotIt);
-        assert_eq!(alarm.judge(200.0, 100.0), Judgement::Suspected);
+        assert_eq!(alarm.judge(200.0, Some(100.0)), Judgement::Suspected);
+        assert_eq!(alarm.judge(200.0, Some(180.0)), Judgement::NotIt);
+        assert_eq!(alarm.judge(200.0, Some(100.0)), Judgement::Suspected);
         // Of another load, after as many stretches as a reference needs.
         for _ in 0..REFERENCE {
             alarm.add_reference(&[200.0, 200.0]);
@@ -244,8 +245,9 @@ mod tests {
     fn limits_above_all_costs_and_odd_readings() {
         let mut alarm = alarm(5.0);
         assert!(!alarm.is_over(1, 600.0) && alarm.is_over(1, 660.0));
-        assert_eq!(alarm.judge(660.0, 0.0), Judgement::Suspected);
-        assert_eq!(alarm.judge(0.0, 0.0), Judgement::NotIt);
+        assert_eq!(alarm.judge(660.0, Some(0.0)), Judgement::Suspected);
+        assert_eq!(alarm.judge(0.0, Some(0.0)), Judgement::NotIt);
+        assert_eq!(alarm.judge(660.0, None), Judgement::NotIt);
         for odd in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             let mut alarm = Alarm::new(0.2);
             for _ in 0..REFERENCE {

@@ -177,7 +177,7 @@ fn one(machine: &mut Machine, by: f64, limit: f64) -> Option<(Option<usize>, boo
                 break;
             }
             let without = machine.stretch(1.0, |age, _| age == look);
-            match alarm.judge(with[look], without[look]) {
+            match alarm.judge(with[look], Some(without[look])) {
                 Judgement::Confirmed => return Some((Some(tenths), again)),
                 Judgement::Suspected => again = true,
                 Judgement::NotIt => {

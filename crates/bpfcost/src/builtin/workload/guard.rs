@@ -70,8 +70,8 @@ pub(super) struct Guard {
     over: Option<Over>,
     /// Windows in a row that were cut off because of the service itself.
     disturbed: usize,
-    /// Cost in the last stretch without a probe.
-    latest: f64,
+    /// Cost in the last stretch without a probe; `None` where it is not known.
+    latest: Option<f64>,
     /// CPU time of a probe's own processes, in nanoseconds, and the time that they had it in, by variant.
     tools: BTreeMap<String, (f64, Duration)>,
 }
@@ -84,11 +84,36 @@ struct Over {
 }
 
 impl Account {
-    /// CPU time of an operation since then. Where no operation ended it is that of one, at least.
-    fn cost_since(&self, before: &Account, counts: bool) -> f64 {
+    /// CPU time of an operation since then. Where none ended, an operation costs at least what was spent.
+    fn cost_since(&self, before: &Account) -> Cost {
         let ops = self.ops - before.ops;
-        let least = if counts { 1.0 } else { f64::MIN_POSITIVE };
-        (self.service_ns - before.service_ns) / ops.max(least)
+        let spent_ns = self.service_ns - before.service_ns;
+        if ops > 0.0 {
+            Cost::Known(spent_ns / ops)
+        } else {
+            Cost::AtLeast(spent_ns)
+        }
+    }
+}
+
+/// CPU time of an operation, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cost {
+    Known(f64),
+    AtLeast(f64),
+}
+
+impl Cost {
+    fn known(self) -> Option<f64> {
+        match self {
+            Cost::Known(cost) => Some(cost),
+            Cost::AtLeast(_) => None,
+        }
+    }
+
+    fn least(self) -> f64 {
+        let (Cost::Known(cost) | Cost::AtLeast(cost)) = self;
+        cost
     }
 }
 
@@ -105,7 +130,7 @@ impl Guard {
             looks: looks.chain([stretch]).collect(),
             over: None,
             disturbed: 0,
-            latest: 0.0,
+            latest: None,
             tools: BTreeMap::new(),
         }
     }
@@ -124,15 +149,22 @@ impl Guard {
         if self.alarm.is_ready() {
             return Ok(());
         }
+        let mut unknown = 0;
         while !self.alarm.is_ready() {
-            self.watch(service)?;
+            if self.watch(service)?.is_some() {
+                continue;
+            }
+            unknown += 1;
+            if unknown == REFERENCE {
+                return Err(Error::Definition(self.too_seldom(&*service)).into());
+            }
         }
         let refusal = self.refusal(&*service);
         refusal.map_or(Ok(()), |text| Err(Error::Definition(text).into()))
     }
 
-    /// Watches a stretch without a probe. Returns the cost in it.
-    fn watch(&mut self, service: &mut dyn Service) -> Result<f64, Fault> {
+    /// Watches a stretch without a probe. Returns the cost in it, where operations ended by each of its readings.
+    fn watch(&mut self, service: &mut dyn Service) -> Result<Option<f64>, Fault> {
         let stretch = self.stretch();
         self.window(service, stretch, None)?;
         Ok(self.latest)
@@ -143,7 +175,7 @@ impl Guard {
         let before = self.alarm.expected(self.looks.len() - 1);
         for _ in 0..REFERENCE {
             let cost = self.watch(service)?;
-            if before.is_some_and(|before| cost <= before.upper) {
+            if cost.is_some_and(|cost| before.is_some_and(|before| cost <= before.upper)) {
                 return Ok(());
             }
         }
@@ -172,7 +204,7 @@ impl Guard {
             service.wait_until(look.min(end))?;
             let now = service.read()?;
             let over = look <= end && {
-                costs.push(now.cost_since(&start, service.counts()));
+                costs.push(now.cost_since(&start));
                 variant.is_some() && self.is_over(&costs)
             };
             if over {
@@ -183,8 +215,11 @@ impl Guard {
             }
             if costs.len() == self.looks.len() {
                 if variant.is_none() {
-                    self.alarm.add_reference(&costs);
-                    self.latest = costs.last().copied().unwrap_or_default();
+                    let known: Option<Vec<f64>> = costs.iter().map(|cost| cost.known()).collect();
+                    self.latest = known.and_then(|known| {
+                        self.alarm.add_reference(&known);
+                        known.last().copied()
+                    });
                 }
                 costs.clear();
                 start = now;
@@ -203,11 +238,11 @@ impl Guard {
     }
 
     /// Whether the latest of these readings is too high.
-    fn is_over(&mut self, costs: &[f64]) -> bool {
-        let Some((&cost, earlier)) = costs.split_last() else {
+    fn is_over(&mut self, costs: &[Cost]) -> bool {
+        let Some((cost, earlier)) = costs.split_last() else {
             return false;
         };
-        let look = earlier.len();
+        let (look, cost) = (earlier.len(), cost.least());
         let over = self.alarm.is_over(look, cost);
         self.over = over.then_some(Over { look, cost });
         over
@@ -241,7 +276,7 @@ impl Guard {
         let noise = self.alarm.smallest_limit(look).unwrap_or_default();
         let first = service.read()?;
         service.wait_until(first.at + self.looks[look])?;
-        let without = service.read()?.cost_since(&first, service.counts());
+        let without = service.read()?.cost_since(&first).known();
         match self.alarm.judge(cost, without) {
             Judgement::Suspected => Ok(()),
             Judgement::Confirmed => Err(aborted(format!(
@@ -264,6 +299,16 @@ impl Guard {
                 self.settle(service)
             }
         }
+    }
+
+    /// Reason why the service's noise can't be learnt: stretches without an operation.
+    fn too_seldom(&self, service: &dyn Service) -> String {
+        let first = self.looks.first().unwrap_or(&FIRST_LOOK).as_secs_f64();
+        format!(
+            "--abort-above has too little to compare with: {REFERENCE} times no operation of {} ended within {first:.1} s\n  \
+             Watch it while it has work, or leave out --ops, so that CPU time per second is compared",
+            service.name()
+        )
     }
 
     /// Reason why the limit can't be held apart from the service's noise, if it can't.
@@ -377,6 +422,8 @@ mod tests {
         account: Account,
         /// Time with the probe.
         probed: Duration,
+        /// Whether operations end at a time.
+        works: fn(Duration) -> bool,
     }
 
     impl Mock {
@@ -388,6 +435,7 @@ mod tests {
                 tool: 0.0,
                 account: Account::default(),
                 probed: Duration::ZERO,
+                works: |_| true,
             }
         }
     }
@@ -408,9 +456,12 @@ mod tests {
                 if self.probe > 1.0 {
                     self.probed += STEP;
                 }
+                self.account.tool_ns += self.tool * STEP.as_nanos() as f64;
+                if !(self.works)(self.now) {
+                    continue;
+                }
                 self.account.ops += 10.0;
                 self.account.service_ns += 10.0 * self.probe * (self.cost)(self.now);
-                self.account.tool_ns += self.tool * STEP.as_nanos() as f64;
             }
             self.account.at = self.now;
             Ok(())
@@ -543,6 +594,31 @@ mod tests {
             format!("{error:#}").contains("used no CPU time in 14 s"),
             "{error:#}"
         );
+    }
+
+    /// A service that rests for two seconds in ten: no stretch without an operation is one that costs nothing.
+    #[test]
+    fn stretches_without_an_operation_say_nothing() {
+        let works: fn(Duration) -> bool = |at| at.as_secs() % 10 >= 2;
+        for (probe, stays) in [(1.0, true), (2.0, false)] {
+            let mut service = Mock::new(calm);
+            service.works = works;
+            let mut guard = guard(0.2, &mut service);
+            let ended = windows(&mut guard, &mut service, probe);
+            assert_eq!(ended.is_none(), stays, "{probe}: {ended:?}");
+        }
+        let mut service = Mock::new(calm);
+        service.works = |_| false;
+        let mut guard = Guard::new(0.2, WINDOW);
+        let Err(Fault::Broken(error)) = guard.learn(&mut service) else {
+            panic!("it works");
+        };
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("20 times no operation of redis ended"),
+            "{text}"
+        );
+        assert!(text.contains("leave out --ops"), "{text}");
     }
 
     /// Bursts that come seldom: none while the noise is learnt.
