@@ -7,7 +7,7 @@ use std::{
 
 use bpfcost_uprobe::object::{
     self, Defect, ReachedCode, is_big_endian, open_object, programs_in_slots, reached_code,
-    with_global_programs,
+    with_global_programs, with_known_pins,
 };
 use libbpf_rs::{ErrorKind, OpenObject, OpenProgram, ProgramType};
 
@@ -64,7 +64,7 @@ impl ObjectFile {
     pub fn of(path: &Path, bytes: Vec<u8>) -> Self {
         ObjectFile {
             path: path.to_owned(),
-            bytes: with_global_programs(bytes),
+            bytes: with_known_pins(with_global_programs(bytes)),
             unnamed: None,
         }
     }

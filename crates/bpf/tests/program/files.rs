@@ -1,4 +1,4 @@
-//! Object files that libbpf takes as they are, that it takes once their static programs are global, and that it can't take.
+//! Object files that libbpf takes as they are, that it takes once changed in memory, and that it can't take.
 
 use std::{fs, process::Command};
 
@@ -6,6 +6,7 @@ use bpfcost_bpf::{
     Error,
     program::{LoopForm, ObjectFile, ProgramKind},
 };
+use bpfcost_uprobe::object::with_known_pins;
 
 use crate::lab::{clang, prepare};
 use crate::require;
@@ -101,6 +102,31 @@ fn static_programs_are_taken() {
     assert_eq!(programs[0].kind, Ok(ProgramKind::Xdp));
     assert!(!programs[0].is_named);
     assert_eq!(prepare(&object, "passes").oracle.code, 2);
+}
+
+/// A way to pin a map that only its own loader has, as Cilium's 16: the map is not pinned, and its 16 entries are there.
+#[test]
+fn maps_whose_pinning_libbpf_does_not_know_are_taken() {
+    if !require::host() {
+        return;
+    }
+    let object = typed(
+        r#"
+        struct {
+            int (*pinning)[16]; int (*max_entries)[16]; int (*key_size)[4]; int (*value_size)[4]; int (*type)[2];
+        } table SEC(".maps");
+        static void *(*lookup)(void *map, const void *key) = (void *)1;
+        SEC("xdp") int finds(void *context) {
+            unsigned int last = 15, none = 16;
+            return lookup(&table, &last) && !lookup(&table, &none) ? 2 : 0;
+        }"#,
+    );
+    assert_eq!(prepare(&object, "finds").oracle.code, 2);
+    // A damaged file ends nothing.
+    for length in 0..object.bytes().len() {
+        let damaged = &object.bytes()[..length];
+        assert_eq!(with_known_pins(damaged.to_vec()), damaged);
+    }
 }
 
 /// A section that libbpf doesn't know is of the type that its name tells, or that is given; so are those that it calls.

@@ -114,7 +114,10 @@ impl fmt::Display for Defect {
                 "its extern {name} has no type (BTF)\n  Compile it with -g; if another file defines {name}, link both: \
                  bpftool gen object LINKED.bpf.o FILE.bpf.o OTHER.bpf.o"
             ),
-            Defect::Other => f.write_str("libbpf can't take it"),
+            Defect::Other => f.write_str(
+                "libbpf can't take it, and says why below\n  What only a loader of its own can load is measured where it \
+                 runs: bpfcost overhead 'LOADER' -- COMMAND",
+            ),
         }
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod loading;
 mod map;
 mod messages;
+mod pinning;
 mod printk;
 mod program_array;
 mod verifier_log;
@@ -30,5 +31,6 @@ pub use loading::{
     programs_in_slots,
 };
 pub use map::{LoadedMap, Pages};
+pub use pinning::with_known_pins;
 pub use printk::{PrintkOff, load_quietly};
 pub use verifier_log::shorten as shorten_log;
