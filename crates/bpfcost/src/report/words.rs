@@ -381,8 +381,8 @@ pub fn cost_caption(record: &Record) -> String {
             ("as measured", "")
         };
         format!(
-            "cost: {unit} {how}, the estimate over epochs with its 95 % interval.{found} net: cost minus the \
-             harness, a range where overlap in the CPU leaves it open."
+            "cost: {unit} {how}, the estimate over epochs with its 95 % interval (of this run; epochs count as \
+             independent).{found} net: cost minus the harness, a range where overlap in the CPU leaves it open."
         )
     }
 }
