@@ -1,8 +1,6 @@
 //! Odd records: empty, without numbers, all invalid, hostile, thousands of cases. No report may
 //! panic on one, print `NaN`, or let an escape sequence through.
 
-use std::time::Instant;
-
 use crate::common::{sample_changes, sample_grid, sample_record, views};
 use bpfcost::{
     experiment::{Layout, Role},
@@ -264,8 +262,5 @@ fn thousands_of_cases() {
         case.role = Role::Case;
         record.cases.push(case);
     }
-    let start = Instant::now();
     check(&record);
-    // A debug build on a busy machine; a quadratic step would take far longer.
-    assert!(start.elapsed().as_secs() < 60);
 }
