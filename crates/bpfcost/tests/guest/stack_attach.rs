@@ -50,8 +50,8 @@ by fentry stack dummy_xmit --attach fentry
 by tracepoint stack net:net_dev_start_xmit --attach tracepoint
 by helper stack dummy_xmit --helper
 
-says forbidden stack do_syscall_64 --attach kprobe
-says notrace stack do_syscall_64 --attach fentry
+says forbidden stack do_syscall_64 --attach kprobe --helper
+says notrace stack do_syscall_64 --attach fentry --helper
 grep -ls '^prog_id' /proc/*/fdinfo/* >left
 cat /sys/kernel/debug/kprobes/list >>left
 echo 2 >/proc/sys/kernel/kptr_restrict
