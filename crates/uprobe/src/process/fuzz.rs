@@ -8,7 +8,7 @@ pub fn usdt(bytes: &[u8]) {
 }
 
 /// A whole file: its symbols, its USDT probes.
-pub fn elf(bytes: &[u8]) {
+pub(crate) fn elf(bytes: &[u8]) {
     let Ok(image) = Image::of_bytes(bytes.to_vec()) else {
         return;
     };
