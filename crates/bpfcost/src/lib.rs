@@ -6,7 +6,6 @@
 
 pub mod builtin;
 pub mod cli;
-mod did_you_mean;
 pub mod experiment;
 pub mod fault;
 #[doc(hidden)]
@@ -22,7 +21,6 @@ pub mod report;
 pub mod restore;
 pub mod stack;
 pub mod target;
-pub mod text;
 mod top;
 pub mod workload;
 mod xdg;

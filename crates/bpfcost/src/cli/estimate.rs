@@ -1,9 +1,7 @@
 //! What a run takes on this machine, and what it can detect: known once its first epochs are measured, and printed then.
 
-use crate::{
-    measure::{Event, Expectation, Measurements, Plan, expect, time_option},
-    report::number::{duration, plural, round_percent},
-};
+use crate::measure::{Event, Expectation, Measurements, Plan, expect, time_option};
+use bpfcost_text::number::{duration, plural, round_percent};
 
 /// No longer run is recommended, in seconds: over more than a day a machine drifts anyway.
 const MOST_S: f64 = 86_400.0;

@@ -20,12 +20,10 @@ use super::{
     interrupt,
     output::{Bar, note, say},
 };
-use crate::{
-    report::number::{bytes, plain_spaces},
-    target::kernel::{
-        Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
-    },
+use crate::target::kernel::{
+    Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
 };
+use bpfcost_text::number::{bytes, plain_spaces};
 
 /// Add, build, list and remove kernels for guests
 ///

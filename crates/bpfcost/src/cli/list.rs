@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{exit::Exit, format::ListFormat, output::say, select};
 use crate::builtin;
 use crate::experiment::{Description, Role, Sizing, Unit};
-use crate::report::{style::Style, text};
+use crate::report::style::Style;
 
 /// Kinds of targets that can run an experiment.
 fn targets(described: &Description) -> &'static [&'static str] {
@@ -133,7 +133,7 @@ fn cases(name: &str, format: ListFormat) -> Result<()> {
         .iter()
         .flat_map(|workload| workload.prose.split("\n\n"))
     {
-        say!("\n{}", text::wrap(paragraph, width, ""))?;
+        say!("\n{}", bpfcost_text::wrap(paragraph, width, ""))?;
     }
     say!(
         "\nTargets: {}\nMeasure some: bpfcost run {name} --case 'GLOB'",

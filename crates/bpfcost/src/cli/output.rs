@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::report::{style, text};
+use crate::report::style;
 
 /// Writes a part of the answer. A reader that has gone away (`| head -1`) has read enough, so that
 /// is no mistake; a full disk behind `> FILE` is one.
@@ -60,7 +60,7 @@ fn reader_left(error: io::Error) -> Result<bool> {
 /// Writes a line to stderr, in no style. A failure to write is ignored: there is no place to report it.
 pub(super) fn remark(text: fmt::Arguments<'_>) {
     let text = words_on_one_line(&text.to_string());
-    let _ = writeln!(anstream::stderr(), "{}", text::printable(&text));
+    let _ = writeln!(anstream::stderr(), "{}", bpfcost_text::printable(&text));
 }
 
 /// Puts what the command line names (a file, say) on one line wherever `text` repeats it.
@@ -73,7 +73,7 @@ pub(super) fn words_on_one_line(text: &str) -> String {
     let values: Vec<&str> = values.map(|(_, value)| value).collect();
     let all = words.iter().map(String::as_str).chain(values);
     all.fold(text.to_owned(), |text, word| {
-        text.replace(word, &text::line(word))
+        text.replace(word, &bpfcost_text::line(word))
     })
 }
 
@@ -110,7 +110,7 @@ impl Bar {
 
     /// The words beside it.
     pub(super) fn set_words(&self, words: &str) {
-        self.0.set_message(text::line(words));
+        self.0.set_message(bpfcost_text::line(words));
     }
 
     /// Steps that are done.

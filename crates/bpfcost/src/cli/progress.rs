@@ -8,10 +8,8 @@ use std::{
 use bpfcost_stats::looks::first_look;
 
 use super::output::{Bar, note};
-use crate::{
-    measure::{Event, LONGEST_S, Plan},
-    report::number::{duration, plural},
-};
+use crate::measure::{Event, LONGEST_S, Plan};
+use bpfcost_text::number::{duration, plural};
 
 /// How often the bar is drawn, in Hz: seldom, since drawing takes CPU time from what is measured.
 const DRAWN_HZ: u8 = 2;

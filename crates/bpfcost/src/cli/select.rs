@@ -8,11 +8,11 @@ use wildmatch::WildMatch;
 use super::exit::{sentence, usage};
 use crate::{
     builtin::{self, program::Programs, workload::Workload},
-    did_you_mean::suggest,
     experiment::{Case, Experiment, Pair, Role, Subject},
     measure::Plan,
     workload::Definition,
 };
+use bpfcost_text::suggest;
 
 /// What the names of files end with that define workloads.
 pub(super) const DEFINITION: &str = ".toml";

@@ -33,10 +33,10 @@ use super::{
     parse,
 };
 use crate::{
-    report::number,
     stack::{Profile, ProfileInput, SymbolHistory},
     target::Host,
 };
+use bpfcost_text::number;
 
 /// How long a look for reports takes.
 const LOOK: Duration = Duration::from_millis(20);

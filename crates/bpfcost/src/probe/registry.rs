@@ -10,7 +10,7 @@ use super::{
     agent::{self, Agent, Remote},
     counting, nothing, stats,
 };
-use crate::did_you_mean::suggest;
+use bpfcost_text::suggest;
 
 /// All but those that were added.
 const ALL: [BuiltIn; 8] = [

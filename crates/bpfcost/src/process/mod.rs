@@ -37,10 +37,7 @@ pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
 
 use self::output::Output;
-use crate::{
-    reaper::{Cgroup, Duty, Reaper},
-    text,
-};
+use crate::reaper::{Cgroup, Duty, Reaper};
 
 /// A process that bpfcost started for the user, such as a tool, failed. The text says what it printed, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -377,7 +374,7 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
 /// Where the process has ended.
 pub(crate) fn process_name(pid: u32) -> io::Result<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
-    Ok(text::line(name.strip_suffix('\n').unwrap_or(&name)))
+    Ok(bpfcost_text::line(name.strip_suffix('\n').unwrap_or(&name)))
 }
 
 /// The last lines of what a program printed.

@@ -8,7 +8,7 @@ use std::{
 use bpfcost_bpf::program::MapEntry;
 use serde_json::Value;
 
-use crate::report::number;
+use bpfcost_text::number;
 
 /// Keys and values.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::{
     experiment::{Role, Unit},
     record::{CaseRecord, Raw, Record, Status},
-    report::text,
 };
 
 /// A line for each epoch of each case, `BenchmarkXdp-lb/tcp-v4-lru-hit-1 250000 101.2 ns/op`, in the unit of the record.
@@ -25,7 +24,7 @@ pub fn go(records: &[Record]) -> String {
             ("kernel", record.machine.kernel.clone()),
             ("target", record.target.clone()),
         ] {
-            let _ = writeln!(out, "{key}: {}", text::line(&value));
+            let _ = writeln!(out, "{key}: {}", bpfcost_text::line(&value));
         }
         // A name that begins with a small letter is no benchmark's, and one that ends in a number has CPUs.
         let experiment = capitalized(&word(&record.experiment));
@@ -98,7 +97,7 @@ pub fn github(records: &[Record]) -> Result<String> {
                 unit: record.unit.to_string(),
                 value: raw.value,
                 range: half_width.map(|half_width| format!("± {half_width:.3}")),
-                extra: text::line(&case.about),
+                extra: bpfcost_text::line(&case.about),
             });
         }
     }
@@ -122,7 +121,7 @@ fn ends(raw: &Raw) -> [Option<f64>; 2] {
 
 /// What a case is called among those of all experiments and targets.
 fn name(record: &Record, case: &CaseRecord) -> String {
-    text::line(&format!(
+    bpfcost_text::line(&format!(
         "{}/{} on {}",
         record.experiment, case.name, record.target
     ))
@@ -130,7 +129,7 @@ fn name(record: &Record, case: &CaseRecord) -> String {
 
 /// Without spaces, which separate fields.
 fn word(name: &str) -> String {
-    text::line(name)
+    bpfcost_text::line(name)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join("_")

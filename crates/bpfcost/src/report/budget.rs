@@ -2,8 +2,9 @@
 
 use crate::{
     record::{BudgetAnswer, BudgetVerdict, ComparisonRecord, Record},
-    report::{number, words},
+    report::words,
 };
+use bpfcost_text::number;
 
 /// How many of a run's things, probes or comparisons, the budget judged.
 pub(super) struct Judged<'a> {

@@ -3,13 +3,11 @@
 use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
-    report::{
-        absent,
-        number::{self, MISSING},
-        rows,
-        style::Tone,
-        text, words,
-    },
+    report::{absent, rows, style::Tone, words},
+};
+use bpfcost_text::{
+    self,
+    number::{self, MISSING},
 };
 
 /// Shown for a net cost that is indistinguishable from zero.
@@ -72,7 +70,7 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
     let note = record
         .layout
         .grid()
-        .map(|grid| text::line(&grid.note(case)));
+        .map(|grid| bpfcost_text::line(&grid.note(case)));
     let text = CostText {
         note: note.unwrap_or_default(),
         ..CostText::default()
@@ -108,7 +106,7 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
                 let floor = case.floor.as_deref().unwrap_or("its floor");
                 let why = format!("there is no net cost without {floor}");
                 CostText {
-                    why: Some(text::line(&why)),
+                    why: Some(bpfcost_text::line(&why)),
                     ..quiet(MISSING)
                 }
             }

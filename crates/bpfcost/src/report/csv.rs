@@ -9,10 +9,7 @@ use crate::{
         BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
         VerdictRecord,
     },
-    report::{
-        rate::{self, EventLoad},
-        text,
-    },
+    report::rate::{self, EventLoad},
     workload::{OFF, VARIANT},
 };
 
@@ -27,12 +24,14 @@ type PairColumn = (&'static str, fn(&Record, &ComparisonRecord) -> String);
 
 /// The columns of every comparison.
 const COMPARISONS: [PairColumn; 24] = [
-    ("experiment", |record, _| text::line(&record.experiment)),
-    ("target", |record, _| text::line(&record.target)),
-    ("started", |record, _| text::line(&record.started)),
+    ("experiment", |record, _| {
+        bpfcost_text::line(&record.experiment)
+    }),
+    ("target", |record, _| bpfcost_text::line(&record.target)),
+    ("started", |record, _| bpfcost_text::line(&record.started)),
     ("unit", |record, _| record.unit.to_string()),
-    ("case", |_, pair| text::line(&pair.case)),
-    ("baseline", |_, pair| text::line(&pair.baseline)),
+    ("case", |_, pair| bpfcost_text::line(&pair.case)),
+    ("baseline", |_, pair| bpfcost_text::line(&pair.baseline)),
     ("difference", |_, pair| plain(Some(pair.difference))),
     ("ci95_low", |_, pair| low(pair.ci95)),
     ("ci95_high", |_, pair| high(pair.ci95)),
@@ -146,13 +145,13 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         Status::Unsupported => "unsupported",
     };
     let mut columns = vec![
-        named("experiment", text::line(&record.experiment)),
-        named("target", text::line(&record.target)),
-        named("kernel", text::line(&record.machine.kernel)),
-        named("started", text::line(&record.started)),
+        named("experiment", bpfcost_text::line(&record.experiment)),
+        named("target", bpfcost_text::line(&record.target)),
+        named("kernel", bpfcost_text::line(&record.machine.kernel)),
+        named("started", bpfcost_text::line(&record.started)),
         named("unit", record.unit.to_string()),
-        named("case", text::line(&case.name)),
-        named("group", text::line(&case.group)),
+        named("case", bpfcost_text::line(&case.name)),
+        named("group", bpfcost_text::line(&case.group)),
         named("role", role),
         named("status", status),
         named("epochs", shown(raw.map(|raw| raw.epochs))),
@@ -175,7 +174,7 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         named("stddev", field(|raw| raw.stddev)),
         named("cv", field(|raw| raw.cv)),
         named("outliers", shown(raw.map(|raw| raw.outliers))),
-        named("problem", text::line(&problem(case))),
+        named("problem", bpfcost_text::line(&problem(case))),
     ]);
     let known = case.undisturbed.as_ref().filter(|_| raw.is_some());
     columns.extend([
@@ -218,8 +217,8 @@ fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
     let (group, curve, point) = entry?;
     let knee = curve.knee.map(|knee| knee == point.threads);
     let mut columns = vec![
-        named("curve", text::line(curve.series)),
-        named("circumstances", text::line(&group.apart)),
+        named("curve", bpfcost_text::line(curve.series)),
+        named("circumstances", bpfcost_text::line(&group.apart)),
         named("at", point.threads.to_string()),
     ];
     columns.extend(with_ends("rate", "rate", point.rate));
@@ -232,7 +231,7 @@ fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
 /// The further values of a case's trials, where its layout shows them.
 fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let names = case.secondary.keys();
-    let names = names.map(|name| (text::line(name), case.secondary_part(name)));
+    let names = names.map(|name| (bpfcost_text::line(name), case.secondary_part(name)));
     if record.layout.scaling().is_some() {
         return names.map(|(name, part)| (name, value(part))).collect();
     }
@@ -240,7 +239,7 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         return Vec::new();
     }
     let variant = case.factors.get(VARIANT);
-    let variant = variant.map_or_else(String::new, |name| text::line(name));
+    let variant = variant.map_or_else(String::new, |name| bpfcost_text::line(name));
     let values = names.flat_map(|(name, part)| with_ends(&name, &name, part));
     std::iter::once(named(VARIANT, variant))
         .chain(total(case, record))

@@ -1,10 +1,8 @@
 //! The distribution of trials as text: round bins from the first percentile to the 99th. The rest is counted at the
 //! ends and does not stretch the axis.
 
-use crate::report::{
-    number,
-    table::{Cell, Head, Table},
-};
+use crate::report::table::{Cell, Head, Table};
+use bpfcost_text::number;
 
 /// Columns of the longest bar.
 const BAR: usize = 40;

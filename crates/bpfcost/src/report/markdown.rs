@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use crate::report::{
-    number::{self, MISSING},
     section::{Section, View},
     table::Table,
 };
+use bpfcost_text::number::{self, MISSING};
 
 /// The view as Markdown.
 pub fn render(view: &View) -> String {

@@ -2,8 +2,9 @@
 
 use crate::{
     record::{CaseRecord, MISSED_SHARE, Record},
-    report::{number, target, text},
+    report::target,
 };
+use bpfcost_text::{self, number};
 
 /// Whether what a case misses are calls that a probe should have seen. Each of them counts.
 pub(super) fn asked(case: &CaseRecord) -> bool {
@@ -25,7 +26,11 @@ pub(super) fn caption(record: &Record) -> Option<String> {
     record.cases.iter().find(|case| asked(case))?;
     let missing = record.cases.iter().filter_map(|case| {
         let missed = case.misses().filter(|missed| *missed > 0.0)?;
-        Some(format!("{} {}", text::line(&case.name), share(missed)))
+        Some(format!(
+            "{} {}",
+            bpfcost_text::line(&case.name),
+            share(missed)
+        ))
     });
     let missing: Vec<String> = missing.collect();
     let target = target::label(record);

@@ -17,7 +17,6 @@ pub mod json;
 pub mod markdown;
 pub mod matrix;
 mod missed;
-pub mod number;
 pub mod rate;
 pub mod rows;
 pub mod scaling;
@@ -34,5 +33,3 @@ pub mod view;
 mod warnings;
 pub mod words;
 pub mod workload;
-
-pub use crate::text;

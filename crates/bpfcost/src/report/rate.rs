@@ -5,12 +5,15 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, CostEstimate, Record, Status},
     report::{
-        number::{self, HOLD, MISSING},
         style::Style,
         table::{self, Cell, Head, Table},
-        target, text,
+        target,
         view::grid::{GridRow, GridTable},
     },
+};
+use bpfcost_text::{
+    self,
+    number::{self, HOLD, MISSING},
 };
 
 /// Nanoseconds of a core in a second.
@@ -106,7 +109,7 @@ fn table(
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Table {
-    let name = Head::words(text::line(&grid_table.grid.rows));
+    let name = Head::words(bpfcost_text::line(&grid_table.grid.rows));
     let mut columns = vec![name.of(|row: &GridRow<'_>| Cell::words(&row.name))];
     let answer = |place: usize, row: &GridRow<'_>| row.cells[place].case.and_then(&cell);
     let answer = &answer;

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use crate::{
     record::{CaseRecord, ComparisonRecord, Record, Status},
-    report::{
-        number::{self, MISSING},
-        style::Tone,
-        table::Note,
-        text, words,
-    },
+    report::{style::Tone, table::Note, words},
+};
+use bpfcost_text::{
+    self,
+    number::{self, MISSING},
 };
 
 /// The cases of one heading, in the record's order.
@@ -97,7 +96,7 @@ pub fn group_heading(group: &str, case: &str) -> String {
     let named_after = case.strip_prefix(group);
     if !group.is_empty() && named_after.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     {
-        text::line(group)
+        bpfcost_text::line(group)
     } else {
         heading(group)
     }
@@ -105,7 +104,7 @@ pub fn group_heading(group: &str, case: &str) -> String {
 
 /// A heading with a capital, or a word where it is empty.
 pub fn heading(group: &str) -> String {
-    let group = text::line(group);
+    let group = bpfcost_text::line(group);
     let mut letters = group.chars();
     match letters.next() {
         Some(first) => first.to_uppercase().chain(letters).collect(),
@@ -124,7 +123,7 @@ pub fn case_row<'a>(case: &'a CaseRecord, record: &Record) -> CaseRow<'a> {
     };
     CaseRow {
         case,
-        name: text::line(&case.name),
+        name: bpfcost_text::line(&case.name),
         cost,
         interval: raw.map_or_else(String::new, |raw| words::spread(case, raw, record.unit)),
         net: raw.map_or_else(String::new, |_| words::net(case.net.as_ref(), record.unit)),
@@ -144,9 +143,9 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
             let (verdict, tone) = words::verdict(comparison, record);
             PairRow {
                 comparison,
-                case: text::line(&comparison.case),
-                baseline: text::line(&comparison.baseline),
-                about: text::line(&comparison.about),
+                case: bpfcost_text::line(&comparison.case),
+                baseline: bpfcost_text::line(&comparison.baseline),
+                about: bpfcost_text::line(&comparison.about),
                 difference: number::signed(comparison.difference, decimals),
                 difference_interval: comparison
                     .ci95

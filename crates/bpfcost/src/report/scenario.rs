@@ -7,11 +7,12 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
-        histogram, number, rows,
+        histogram, rows,
         table::{Cell, Head, Table},
-        text, trials, words,
+        trials, words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// The tables of the only case of a record that is no floor; of several none.
 pub(super) fn tables(record: &Record) -> Vec<Table> {
@@ -40,7 +41,7 @@ pub(super) fn tables(record: &Record) -> Vec<Table> {
 fn lines(case: &CaseRecord, record: &Record) -> Table {
     let unit = record.unit;
     let factors = case.factors.iter();
-    let factors = factors.map(|(name, value)| text::line(&format!("{name} = {value}")));
+    let factors = factors.map(|(name, value)| bpfcost_text::line(&format!("{name} = {value}")));
     let recorded = case.calibration;
     let calibration = recorded.map(|calibration| {
         let batch_ns = calibration.ns_per_op * calibration.batch.0 as f64;
@@ -81,10 +82,10 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
             number::plain_decimals(middle)
         };
         let middle = number::fixed(middle, decimals);
-        Some(format!("{} {middle}", text::line(name)))
+        Some(format!("{} {middle}", bpfcost_text::line(name)))
     });
     let lines = [
-        ("Case", text::line(&case.about)),
+        ("Case", bpfcost_text::line(&case.about)),
         ("Factors", factors.collect::<Vec<_>>().join(", ")),
         ("Calibration", calibration.unwrap_or_default()),
         ("Proportional", proportional.unwrap_or_default()),

@@ -4,8 +4,6 @@ use std::io::IsTerminal;
 
 use comfy_table::{Color, Table};
 
-use super::text;
-
 /// How text for a terminal is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
@@ -116,7 +114,7 @@ const SEQUENCES: [&str; 16] = [
 /// `text` as standard output may have it: no sequence but those of our own style drives a terminal.
 pub fn cleaned(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
-    let mut out = text::printable(parts.next().unwrap_or_default());
+    let mut out = bpfcost_text::printable(parts.next().unwrap_or_default());
     for part in parts {
         let own = (SEQUENCES.iter())
             .filter_map(|sequence| sequence.strip_prefix('\u{1b}'))
@@ -125,11 +123,11 @@ pub fn cleaned(text: &str) -> String {
             Some(own) => {
                 out.push('\u{1b}');
                 out.push_str(own);
-                out.push_str(&text::printable(&part[own.len()..]));
+                out.push_str(&bpfcost_text::printable(&part[own.len()..]));
             }
             None => {
                 out.push('\u{FFFD}');
-                out.push_str(&text::printable(part));
+                out.push_str(&bpfcost_text::printable(part));
             }
         }
     }

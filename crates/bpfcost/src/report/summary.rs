@@ -6,11 +6,12 @@ use crate::{
     record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
     report::{
         budget::{self, Judged},
-        number, target, text,
+        target,
         view::ViewLayout,
         words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// The record in one sentence.
 pub fn sentence(record: &Record) -> String {
@@ -29,7 +30,9 @@ pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
         Stop::Aborted => match (reason(record), measured(record).next()) {
-            (Some(reason), Some(_)) => format!("{} Before that: ", text::line(&reason.text)),
+            (Some(reason), Some(_)) => {
+                format!("{} Before that: ", bpfcost_text::line(&reason.text))
+            }
             (Some(reason), None) => {
                 let trials = record.cases.iter().flat_map(|case| &case.samples);
                 let before = if trials.flatten().next().is_some() {
@@ -37,7 +40,7 @@ pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
                 } else {
                     "Nothing was measured before that."
                 };
-                return format!("{} {before}", text::line(&reason.text));
+                return format!("{} {before}", bpfcost_text::line(&reason.text));
             }
             (None, _) => String::new(),
         },
@@ -86,7 +89,10 @@ fn budget(record: &Record) -> String {
 }
 
 fn costs(record: &Record) -> String {
-    let (experiment, target) = (text::line(&record.experiment), target::label(record));
+    let (experiment, target) = (
+        bpfcost_text::line(&record.experiment),
+        target::label(record),
+    );
     // One reading of all, or they could not be compared.
     let found = measured(record).any(|(_, case)| case.reading() == Reading::AsFound);
     let reading = match found {
@@ -104,7 +110,11 @@ fn costs(record: &Record) -> String {
             .and_then(|raw| raw.ci95);
         let decimals = words::decimals(*value, ci95, record.unit).min(1);
         let value = number::fixed(*value, decimals);
-        format!("{value} {} ({})", record.unit, text::line(&case.name))
+        format!(
+            "{value} {} ({})",
+            record.unit,
+            bpfcost_text::line(&case.name)
+        )
     };
     let same = same_in_every_load(record);
     let width = typical_half_width(record).map(number::percent);

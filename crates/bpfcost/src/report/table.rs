@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::report::{number, style::Tone};
+use crate::report::style::Tone;
+use bpfcost_text::number;
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]

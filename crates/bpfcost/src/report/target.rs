@@ -1,9 +1,7 @@
 //! Describes the target of a record: what its numbers mean there, and what they do not mean.
 
-use crate::{
-    record::Record,
-    report::{number, text},
-};
+use crate::record::Record;
+use bpfcost_text::{self, number};
 
 /// Shown beside the name of a target whose times are an emulator's.
 pub const EMULATED: &str = "emulated";
@@ -19,7 +17,7 @@ pub fn is_emulated(record: &Record) -> bool {
 
 /// The target, with a mark where its times are not those of hardware.
 pub fn label(record: &Record) -> String {
-    let target = text::line(&record.target);
+    let target = bpfcost_text::line(&record.target);
     if is_emulated(record) {
         format!("{target} ({EMULATED})")
     } else {
@@ -31,7 +29,7 @@ pub fn label(record: &Record) -> String {
 pub fn kernel(record: &Record) -> String {
     match record.machine.kernel.as_str() {
         "" => String::new(),
-        kernel => format!("Linux{}{}", number::HOLD, text::line(kernel)),
+        kernel => format!("Linux{}{}", number::HOLD, bpfcost_text::line(kernel)),
     }
 }
 
@@ -62,13 +60,17 @@ pub fn identity(record: &Record) -> Option<String> {
     }
     let machine = &record.machine;
     let name_or_unknown = |text: &Option<String>, what: &str| match text.as_deref() {
-        Some(name) => text::line(name),
+        Some(name) => bpfcost_text::line(name),
         None => format!("an unknown {what}"),
     };
     let programs = name_or_unknown(&machine.programs, "build");
     let parts = [
         name_or_unknown(&machine.emulator, "emulator"),
-        format!("{} {}", kernel(record), text::line(&machine.kernel_build)),
+        format!(
+            "{} {}",
+            kernel(record),
+            bpfcost_text::line(&machine.kernel_build)
+        ),
         format!("programs {}", programs.trim_start_matches("programs ")),
         number::plural(machine.mitigations.len(), "mitigation"),
     ];

@@ -7,17 +7,19 @@ use comfy_table::{
 };
 
 use crate::report::{
-    number::{self, plural},
     section::{Section, View, Warnings},
     style::{Style, Tone},
     table::{self, Table},
-    text,
+};
+use bpfcost_text::{
+    self,
+    number::{self, plural},
 };
 
 /// The view as a person reads it on a terminal.
 pub fn render(view: &View, style: Style) -> String {
     let mut out = String::new();
-    let summary = text::wrap(&view.summary, style.width, "");
+    let summary = bpfcost_text::wrap(&view.summary, style.width, "");
     let summary = match view.tone {
         Tone::Alarm => style.alarm(&summary),
         _ => style.bold(&summary),
@@ -59,7 +61,7 @@ pub fn sections(out: &mut String, sections: &[Section], style: Style) {
 pub(super) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style) {
     for warning in &warnings.lines {
         let words = format!("warning: {warning}");
-        let words = text::wrap(&words, style.width.saturating_sub(2), "");
+        let words = bpfcost_text::wrap(&words, style.width.saturating_sub(2), "");
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
     }
     if warnings.more > 0 {
@@ -71,21 +73,25 @@ pub(super) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style)
 
 /// A quiet line below a table.
 pub(super) fn caption(out: &mut String, words: &str, style: Style) {
-    let _ = writeln!(out, "{}", style.dim(&text::wrap(words, style.width, "")));
+    let _ = writeln!(
+        out,
+        "{}",
+        style.dim(&bpfcost_text::wrap(words, style.width, ""))
+    );
 }
 
 /// Columns between them are this far apart.
 const GAP: usize = 2;
 /// The last column, of sentences, is never narrower, however long the names are.
 const NARROWEST: u16 = 16;
-/// Marks a line that becomes a heading; never part of a record's text ([`text::line`]).
+/// Marks a line that becomes a heading; never part of a record's text ([`bpfcost_text::line`]).
 const HEADING: char = '\u{E000}';
 
 impl Table {
     /// For a terminal.
     pub fn terminal(&self, out: &mut String, style: Style) {
         if !self.title.is_empty() {
-            let title = text::wrap(&self.title, style.width, "");
+            let title = bpfcost_text::wrap(&self.title, style.width, "");
             let _ = writeln!(out, "{}", style.bold(&title));
         }
         for (place, columns) in self.beside(style.table_width).iter().enumerate() {
@@ -95,7 +101,7 @@ impl Table {
             out.push_str(&self.grid(columns, style));
         }
         for note in &self.notes {
-            let text = text::wrap(&note.text, style.width, "  ");
+            let text = bpfcost_text::wrap(&note.text, style.width, "  ");
             let text = match note.tone {
                 Tone::Open | Tone::Alarm => style.caution(&text),
                 _ => text,

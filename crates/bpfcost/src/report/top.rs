@@ -2,12 +2,14 @@
 
 use crate::{
     report::{
-        number::{self, HOLD, fixed, percent, plain_decimals, plural},
         style::{Style, Tone},
         table::{Cell, Head, Note, Table},
-        text,
     },
     top::{TopProgram, TopView},
+};
+use bpfcost_text::{
+    self,
+    number::{self, HOLD, fixed, percent, plain_decimals, plural},
 };
 
 /// Processes and pins that a line names.
@@ -34,11 +36,11 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
         Head::number("ns/run").of(|one: &TopProgram| number(one.ns_per_run, 1, 10.0, 0)),
         Head::number("id")
             .of(|one: &TopProgram| Cell::number(one.id.to_string(), f64::from(one.id))),
-        Head::words("type").of(|one: &TopProgram| Cell::words(text::line(&one.kind))),
+        Head::words("type").of(|one: &TopProgram| Cell::words(bpfcost_text::line(&one.kind))),
         Head::words("name").of(|one: &TopProgram| {
             Cell::words(match one.name.as_str() {
                 "" => "(no name)".to_owned(),
-                name => text::line(name),
+                name => bpfcost_text::line(name),
             })
         }),
         Head::words("held by").of(|one: &TopProgram| Cell::words(held_by(one))),
@@ -95,7 +97,7 @@ fn held_by(one: &TopProgram) -> String {
     let pins = one.held_by.pins.iter().map(|pin| pin.display().to_string());
     let mut all: Vec<String> = processes
         .chain(pins)
-        .map(|name| text::line(&name))
+        .map(|name| bpfcost_text::line(&name))
         .collect();
     let more = all.len().saturating_sub(NAMED);
     all.truncate(NAMED);

@@ -4,11 +4,11 @@ use crate::{
     measure::{PROPORTIONALITY, Warning},
     record::Record,
     report::{
-        number,
         section::{Detail, Warnings},
-        summary, text, words,
+        summary, words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// With more cases than this whose cost depends on the batch, one warning covers all.
 const FEW: usize = 2;
@@ -60,7 +60,7 @@ fn all(record: &Record) -> Vec<(&str, String)> {
     let folded = folded.flatten();
     let apart = by_batch.into_iter().filter(|_| folded.is_none());
     let lines = others.into_iter().chain(apart);
-    let lines = lines.map(|warning| (warning.code.as_str(), text::line(&warning.text)));
+    let lines = lines.map(|warning| (warning.code.as_str(), bpfcost_text::line(&warning.text)));
     let folded = folded.clone().map(|line| (PROPORTIONALITY, line));
     lines.chain(folded).collect()
 }
@@ -80,7 +80,13 @@ fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     cases.sort_by(|a, b| off(b.0).total_cmp(&off(a.0)));
     let named = cases.iter().take(NAMED);
     let mut named: Vec<String> = named
-        .map(|(ratio, case)| format!("{} ({})", text::line(&case.name), number::fixed(*ratio, 2)))
+        .map(|(ratio, case)| {
+            format!(
+                "{} ({})",
+                bpfcost_text::line(&case.name),
+                number::fixed(*ratio, 2)
+            )
+        })
         .collect();
     let more = cases.len().saturating_sub(NAMED);
     named.extend((more > 0).then(|| format!("{more} more")));

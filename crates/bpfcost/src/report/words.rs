@@ -9,8 +9,9 @@ use crate::{
         self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
         VerdictRecord,
     },
-    report::{number, style::Tone, table::Note, target, text},
+    report::{style::Tone, table::Note, target},
 };
+use bpfcost_text::{self, number};
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).
 const RATIO_TOLERANCE: f64 = 0.05;
@@ -116,7 +117,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             let first = case
                 .problems
                 .first()
-                .map(|problem| text::line(&problem.to_string()));
+                .map(|problem| bpfcost_text::line(&problem.to_string()));
             let more = match case.problems.len().saturating_sub(1) {
                 0 => String::new(),
                 more => format!(" (and {more} more)"),
@@ -126,7 +127,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         }
         Status::Unsupported => {
             let reason = case.reason.as_deref().unwrap_or("not on this target");
-            return vec![Note::new(Tone::Quiet, text::line(reason))];
+            return vec![Note::new(Tone::Quiet, bpfcost_text::line(reason))];
         }
         Status::Ok => {}
     }
@@ -394,7 +395,7 @@ pub fn reading_caption(record: &Record) -> Option<String> {
     let named: Vec<String> = found
         .iter()
         .take(MOST_FOUND)
-        .map(|case| text::line(&case.name))
+        .map(|case| bpfcost_text::line(&case.name))
         .collect();
     let more = found.len() - named.len();
     record.has_undisturbed().then(|| {
@@ -470,15 +471,18 @@ pub fn session_caption(record: &Record) -> Option<String> {
 
 /// The block that stands in for the numbers of an invalid case: what was expected, what was seen.
 pub fn invalid_lines(case: &CaseRecord, record: &Record) -> Vec<(String, Vec<String>)> {
-    let name = text::line(&format!("{} {}", record.experiment, case.name));
+    let name = bpfcost_text::line(&format!("{} {}", record.experiment, case.name));
     let line = |problem: &str, detail: &str| {
-        let details = text::block(detail);
+        let details = bpfcost_text::block(detail);
         let details = details.lines().map(|line| line.trim_end().to_owned());
         let mut details: Vec<String> = details.collect();
         if details.iter().all(String::is_empty) {
             details = vec!["nothing is reported for this case".to_owned()];
         }
-        (format!("{name}  INVALID  {}", text::line(problem)), details)
+        (
+            format!("{name}  INVALID  {}", bpfcost_text::line(problem)),
+            details,
+        )
     };
     match case.problems.as_slice() {
         [] => vec![line("a check failed", "")],

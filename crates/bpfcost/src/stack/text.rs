@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bpfcost_bpf::stack_counter::{StackEnd, StackReport};
 
 use super::{Profile, SymbolHistory};
-use crate::{report::number, text};
+use bpfcost_text::{self, number};
 
 /// The line above an event's stack: when, where and in which process.
 pub fn event(report: &StackReport, begun_ns: u64) -> String {
@@ -13,7 +13,7 @@ pub fn event(report: &StackReport, begun_ns: u64) -> String {
     format!(
         "{seconds:11.6}  CPU {:<3} {} {}/{}\n",
         report.cpu,
-        text::line(&report.command),
+        bpfcost_text::line(&report.command),
         report.process,
         report.thread
     )

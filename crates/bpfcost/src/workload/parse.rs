@@ -14,7 +14,8 @@ use super::{
     Definition, Error, Factor, LOAD, OFF, OwnServer, RunningServer, SECOND, Variant,
     definition::LONGEST_WINDOW_MS, network::FORWARDED, source,
 };
-use crate::{did_you_mean::suggest, probe};
+use crate::probe;
+use bpfcost_text::suggest;
 
 /// Fewest windows of a case on one server: off is compared with off, and a median is odd.
 const LEAST_ROUNDS: u32 = 3;

@@ -24,7 +24,7 @@ const MOST_WORDS: [(&str, usize); 3] = [
     ("ARCHITECTURE.md", 2000),
 ];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().expect("the repository")
 }

@@ -51,6 +51,7 @@ mod answers;
 mod attached;
 mod baselines;
 mod conditions;
+mod crates;
 mod disk;
 mod docs;
 mod endurance;

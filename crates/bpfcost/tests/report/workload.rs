@@ -15,7 +15,7 @@ fn shown(record: &Record) -> String {
 }
 
 fn sentence(record: &Record) -> String {
-    bpfcost::report::number::plain_spaces(&summary::sentence(record))
+    bpfcost_text::number::plain_spaces(&summary::sentence(record))
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
             let windows = vec![vec![*value]; sample_workload::EPOCHS];
             off.secondary.insert((*name).to_owned(), windows);
         }
-        let shown = bpfcost::report::number::plain_spaces(&shown(&record));
+        let shown = bpfcost_text::number::plain_spaces(&shown(&record));
         shown.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let mut values = vec![

@@ -13,14 +13,14 @@ use crate::{
     report::{
         markdown::escape,
         matrix::{self, Matrix},
-        number,
         section::Detail,
         table::Table,
-        target, text,
+        target,
         view::grid::{self, GridTable},
         words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// The records of one experiment, by what their numbers are.
 struct Atlas<'a> {
@@ -91,7 +91,7 @@ impl<'a> Atlas<'a> {
         let mut kernels = matching(&|record| record.unit.is_counted());
         kernels.sort_by_key(|record| version(&record.machine.kernel));
         Some(Atlas {
-            experiment: text::line(&first.experiment),
+            experiment: bpfcost_text::line(&first.experiment),
             kernels,
             clocks: matching(&|record| !record.unit.is_counted() && !target::is_emulated(record)),
             emulated: matching(&target::is_emulated),

@@ -9,12 +9,12 @@ use crate::{
     record::{CostEstimate, Reading, Record},
     report::{
         csv::{self, CsvColumns},
-        number,
         style::Tone,
         table::{Cell, Head, Note, Table},
-        text, words,
+        words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// The tables of a record's parts; none where it has no such cases.
 pub fn tables(record: &Record) -> Vec<Table> {
@@ -64,19 +64,19 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
 fn costs(parts: &Parts, record: &Record) -> Table {
     let unit = record.unit;
     let mut columns = vec![
-        Head::words("attach").of(|row: &AttachParts| Cell::words(text::line(&row.attach))),
+        Head::words("attach").of(|row: &AttachParts| Cell::words(bpfcost_text::line(&row.attach))),
         Head::number("mechanism").of(|row: &AttachParts| part(row.mechanism, unit)),
     ];
     columns.extend(parts.bodies.iter().enumerate().map(|(at, body)| {
         // Room is short: a long name takes two lines.
-        let name = text::line(body).replace("-", "-\n");
+        let name = bpfcost_text::line(body).replace("-", "-\n");
         Head::number(format!("+ {name}")).of(move |row: &AttachParts| part(row.bodies[at], unit))
     }));
     let found = parts
         .rows
         .iter()
         .filter(|row| row.reading == Reading::AsFound);
-    let found: Vec<String> = found.map(|row| text::line(&row.attach)).collect();
+    let found: Vec<String> = found.map(|row| bpfcost_text::line(&row.attach)).collect();
     let reading = (record.has_undisturbed() && !found.is_empty()).then(|| {
         format!(
             "As found, because some of their costs are not known undisturbed: {}.",
@@ -116,7 +116,7 @@ fn sums(parts: &Parts, record: &Record) -> Table {
     let columns = vec![
         Head::words("attach/body").of(|(row, sum): &PartsRow<'_>| {
             let body = sum.map_or_else(String::new, |sum| format!("/{}", sum.body));
-            Cell::words(text::line(&format!("{}{body}", row.attach)))
+            Cell::words(bpfcost_text::line(&format!("{}{body}", row.attach)))
         }),
         Head::number("+ bpf_stats").of(|row: &PartsRow<'_>| part(row.0.tax, unit)),
         Head::number("together").of(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.total))),
@@ -221,7 +221,7 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
             format!("can't tell whether the parts add up ({left}; {sums} tested)")
         }
     };
-    let case = text::line(&format!("{}/{}", row.attach, sum.body));
+    let case = bpfcost_text::line(&format!("{}/{}", row.attach, sum.body));
     Some(Note::new(Tone::Open, format!("{case}: {finding}.")))
 }
 
@@ -233,7 +233,7 @@ fn passed(row: &AttachParts) -> Option<Note> {
     let text = format!(
         "{}: per event, its program also ran {others} times for other functions, and missed {missed} calls that \
          came while it ran.",
-        text::line(&row.attach)
+        bpfcost_text::line(&row.attach)
     );
     Some(Note::new(Tone::Quiet, text))
 }

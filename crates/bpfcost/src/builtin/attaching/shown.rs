@@ -5,12 +5,11 @@ use crate::{
     builtin::Extras,
     record::{CaseRecord, CostEstimate, Record},
     report::{
-        number,
         section::{Detail, Section, table_sections},
         table::{Cell, Column, Head, Table},
-        text,
     },
 };
+use bpfcost_text::{self, number};
 
 /// What `attaching` shows of its own.
 pub(in crate::builtin) const OWN: Extras = Extras {
@@ -96,7 +95,7 @@ fn stops(cases: &[Case<'_>]) -> Option<Table> {
 }
 
 fn name<'a>() -> Column<'a, Case<'a>> {
-    Head::words("case").of(|case: &Case<'_>| Cell::words(text::line(&case.name)))
+    Head::words("case").of(|case: &Case<'_>| Cell::words(bpfcost_text::line(&case.name)))
 }
 
 /// A value and its reach.

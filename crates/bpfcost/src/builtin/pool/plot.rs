@@ -6,13 +6,13 @@ use super::{
 };
 use crate::report::{
     figure::curve::{CurveSource, Plot, Point, Series},
-    number, rows,
+    rows,
     scaling::{
         Chart, RateUnit,
         plot::{SeriesColours, measured_series},
     },
-    text,
 };
+use bpfcost_text::{self, number};
 
 /// What a model predicts: of this machine beside what was measured, then beside what others published.
 pub(super) fn predicted(
@@ -63,11 +63,14 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>
         title: format!(
             "{} a second of all {}: measured here, and predicted for more CPUs",
             rows::heading(&chart.operations()),
-            text::line(&chart.curves.scaling.over)
+            bpfcost_text::line(&chart.curves.scaling.over)
         ),
         unit,
         rates: unit.of(&chart.operations()),
-        over: format!("{}, a CPU each", text::line(&chart.curves.scaling.over)),
+        over: format!(
+            "{}, a CPU each",
+            bpfcost_text::line(&chart.curves.scaling.over)
+        ),
         lines,
         ..Plot::default()
     }
@@ -102,7 +105,7 @@ fn published(
         rates: format!("{} {}", unit.prefix, table.unit)
             .trim_start()
             .to_owned(),
-        over: text::line(&chart.curves.scaling.over),
+        over: bpfcost_text::line(&chart.curves.scaling.over),
         lines,
         ..Plot::default()
     }

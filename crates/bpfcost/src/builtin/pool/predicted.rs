@@ -15,14 +15,13 @@ use crate::{
     report::{
         csv::{self, CsvColumns},
         figure::curve,
-        number,
         scaling::{Chart, RateUnit},
         section::{Detail, Figures, Prose, Section, table_sections},
         style::Tone,
         table::{Cell, Head, Note, Table},
-        text,
     },
 };
+use bpfcost_text::{self, number};
 
 /// What pools show of their own.
 pub(in crate::builtin) const OWN: Extras = Extras {
@@ -142,10 +141,10 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Table {
         title: format!(
             "Predicted, not measured: {} a second of all {}, a CPU each, {}",
             chart.operations(),
-            text::line(&scaling.over),
+            bpfcost_text::line(&scaling.over),
             unit.per_second()
         ),
-        head: std::iter::once(Head::words(text::line(&scaling.series)))
+        head: std::iter::once(Head::words(bpfcost_text::line(&scaling.series)))
             .chain(heads)
             .collect(),
         rows: prediction.curves.iter().map(row).collect(),
@@ -269,8 +268,8 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Table {
     Table {
         title: format!("Published and predicted: {}", table.title),
         head: vec![
-            Head::words(text::line(&chart.curves.scaling.series)),
-            Head::number(text::line(&chart.curves.scaling.over)),
+            Head::words(bpfcost_text::line(&chart.curves.scaling.series)),
+            Head::number(bpfcost_text::line(&chart.curves.scaling.over)),
             Head::number("published"),
             Head::number("predicted"),
             Head::number("off"),

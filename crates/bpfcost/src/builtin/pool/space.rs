@@ -9,7 +9,7 @@ use super::{
     case::{ObjectCount, PoolLoad},
     kind::PoolKind,
 };
-use crate::did_you_mean::suggest;
+use bpfcost_text::suggest;
 
 /// Threads per CPU, at most, by default.
 const MOST_PER_CPU: usize = 4;

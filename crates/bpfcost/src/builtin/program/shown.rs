@@ -8,12 +8,12 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Record},
     report::{
-        number,
         section::{Detail, Section, table_sections},
         table::{Cell, Head, Table},
-        target, text,
+        target,
     },
 };
+use bpfcost_text::{self, number};
 
 /// What programs show of their own.
 pub(in crate::builtin) const OWN: Extras = Extras {
@@ -95,7 +95,7 @@ fn table(rows: &[Row<'_>]) -> Option<Table> {
         move |row: &Row<'_>| Cell::of(value(row.case, name), |value| number::count(value as u64))
     };
     let columns = vec![
-        Head::words("program").of(|row: &Row<'_>| Cell::words(text::line(&row.program))),
+        Head::words("program").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.program))),
         Head::words("target").of(|row: &Row<'_>| Cell::words(&row.target)),
         Head::number("verified\ninsns").of(count("instructions")),
         Head::number("states").of(count("states")),

@@ -9,12 +9,11 @@ use super::{
 use crate::{
     program::HotLine,
     report::{
-        number,
         section::Detail,
         table::{Cell, Head, Table},
-        text,
     },
 };
+use bpfcost_text::{self, number};
 
 const CAPTION: &str = "Instructions of one run by line of the source, with what it calls, if they are not as many as in the \
     old version. Lines are the same if they say the same, wherever they stand.";
@@ -46,7 +45,7 @@ pub(super) fn table(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
         captions.push(format!("{hidden} more lines: --verbose."));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_>| Cell::words(text::line(row.case))),
+        Head::words("case").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(row.case))),
         Head::number("old").of(|row: &Row<'_>| count(row.old)),
         Head::number("new").of(|row: &Row<'_>| count(row.new)),
         Head::number("change").of(|row: &Row<'_>| {
@@ -54,7 +53,7 @@ pub(super) fn table(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
             Cell::number(number::signed(change, 0), change)
         }),
         Head::words("line").of(|row: &Row<'_>| Cell::words(place(row.line))),
-        Head::words("source").of(|row: &Row<'_>| Cell::words(text::line(&row.line.text))),
+        Head::words("source").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.line.text))),
     ];
     Some(Table {
         title: "Lines that changed".to_owned(),

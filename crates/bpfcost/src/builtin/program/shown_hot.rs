@@ -5,12 +5,11 @@ use crate::{
     program::{HotCall, HotLine, HotSpots},
     record::{CaseRecord, Record},
     report::{
-        number,
         section::Detail,
         table::{Cell, Head, Table},
-        text,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Lines of a case that a terminal shows unless all are asked for.
 const BRIEF: usize = 8;
@@ -72,7 +71,7 @@ fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
         captions.push(format!("{hidden} more lines: --verbose."));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_, &HotLine>| Cell::words(text::line(row.case))),
+        Head::words("case").of(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(row.case))),
         Head::number("insns").of(|row: &Row<'_, &HotLine>| count(row.of.own + row.of.called)),
         Head::number("share")
             .of(|row: &Row<'_, &HotLine>| share(row.of.own + row.of.called, row.all)),
@@ -81,7 +80,8 @@ fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
             called => count(called),
         }),
         Head::words("line").of(|row: &Row<'_, &HotLine>| Cell::words(place(row.of))),
-        Head::words("source").of(|row: &Row<'_, &HotLine>| Cell::words(text::line(&row.of.text))),
+        Head::words("source")
+            .of(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(&row.of.text))),
     ];
     Some(Table {
         title: "Hot spots".to_owned(),
@@ -101,10 +101,11 @@ fn calls(spots: &[Spots<'_>]) -> Option<Table> {
         rows.extend(spots.calls.iter().map(row));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_, &HotCall>| Cell::words(text::line(row.case))),
+        Head::words("case").of(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(row.case))),
         Head::number("insns").of(|row: &Row<'_, &HotCall>| count(row.of.instructions)),
         Head::number("share").of(|row: &Row<'_, &HotCall>| share(row.of.instructions, row.all)),
-        Head::words("called").of(|row: &Row<'_, &HotCall>| Cell::words(text::line(&row.of.name))),
+        Head::words("called")
+            .of(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(&row.of.name))),
     ];
     Some(Table {
         title: "Helpers and functions called".to_owned(),
@@ -128,7 +129,7 @@ pub(super) fn place(line: &HotLine) -> String {
         0 => String::new(),
         number => {
             let file = line.file.rsplit('/').next().unwrap_or_default();
-            format!("{}:{number}", text::line(file))
+            format!("{}:{number}", bpfcost_text::line(file))
         }
     }
 }

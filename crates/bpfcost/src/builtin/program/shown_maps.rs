@@ -8,12 +8,11 @@ use crate::{
     program::{Behaviour, MIX},
     record::Record,
     report::{
-        number,
         section::Detail,
         table::{Cell, Head, Table},
-        text,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Rows that a terminal shows unless all are asked for.
 const BRIEF: usize = 6;
@@ -42,8 +41,8 @@ pub(super) fn table(record: &Record, detail: Detail) -> Option<Table> {
         captions.push(format!("{} more: --verbose.", all - rows.len()));
     }
     let columns = vec![
-        Head::words("program").of(|row: &Row| Cell::words(text::line(&row.program))),
-        Head::words("map or variable").of(|row: &Row| Cell::words(text::line(&row.place))),
+        Head::words("program").of(|row: &Row| Cell::words(bpfcost_text::line(&row.program))),
+        Head::words("map or variable").of(|row: &Row| Cell::words(bpfcost_text::line(&row.place))),
         Head::number("per run").of(|row: &Row| amount(&row.per_run)),
         Head::words("so that").of(|row: &Row| Cell::words(row.drift.map_or(String::new(), words))),
     ];

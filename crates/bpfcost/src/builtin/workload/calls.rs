@@ -4,12 +4,14 @@
 use crate::{
     record::{CaseRecord, CostEstimate, Status},
     report::{
-        number::{self, MISSING},
         section::{Detail, Section, table_sections},
         table::{Cell, Head, Table},
-        text,
         workload::{Scale, WorkloadReport, held},
     },
+};
+use bpfcost_text::{
+    self,
+    number::{self, MISSING},
 };
 
 /// Number of kinds of calls that are shown.
@@ -37,7 +39,7 @@ pub(super) fn sections(overhead: &WorkloadReport<'_>, detail: Detail) -> Vec<Sec
     let mut tables = Vec::new();
     for state in &overhead.states.all {
         for probed in &state.probes {
-            let seen = format!("Calls seen by {}", text::line(probed.variant));
+            let seen = format!("Calls seen by {}", bpfcost_text::line(probed.variant));
             let kinds = kinds(probed.case);
             let table = || table(overhead, overhead.title(&seen, state), probed.case, &kinds);
             tables.extend((!kinds.is_empty()).then(table));
@@ -103,9 +105,9 @@ fn table(
             Cell::number(held(&scale.shown(took), &scale.unit), took.value)
         })
     };
-    let operation = text::line(&overhead.states.workload.operation);
+    let operation = bpfcost_text::line(&overhead.states.workload.operation);
     let columns = vec![
-        Head::words("call").of(|kind: &CallStats<'_>| Cell::words(text::line(kind.name))),
+        Head::words("call").of(|kind: &CallStats<'_>| Cell::words(bpfcost_text::line(kind.name))),
         Head::number(format!("per {operation}")).of(|kind: &CallStats<'_>| ratio(kind, ops, plain)),
         Head::number("share").of(|kind: &CallStats<'_>| ratio(kind, all, number::percent)),
         Head::number("one takes").of(took),

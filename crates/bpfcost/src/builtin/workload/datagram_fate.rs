@@ -3,13 +3,12 @@
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
-        number,
         section::{Section, table_sections},
         table::{Cell, Head, Table},
-        text,
         workload::{Scale, WorkloadReport, held},
     },
 };
+use bpfcost_text::{self, number};
 
 /// A table for each state whose client reports what it sent.
 pub(super) fn sections(overhead: &WorkloadReport<'_>) -> Vec<Section> {
@@ -19,7 +18,7 @@ pub(super) fn sections(overhead: &WorkloadReport<'_>) -> Vec<Section> {
 
 fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
     let off = state.off.filter(|off| off.status == Status::Ok)?;
-    let operation = text::line(&overhead.states.workload.operation);
+    let operation = bpfcost_text::line(&overhead.states.workload.operation);
     let sent = off.secondary_value("sent").filter(|sent| *sent > 0.0)?;
     let received = off.secondary_value("received")?;
     let share = |(place, count): (&'static str, f64)| {

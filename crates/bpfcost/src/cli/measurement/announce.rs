@@ -10,9 +10,9 @@ use crate::{
     cli::output::note,
     experiment::{Case, Experiment},
     measure::{FIRST_EPOCHS, Plan},
-    report::number::{duration, plural},
     workload::Definition,
 };
+use bpfcost_text::number::{duration, plural};
 
 /// Names of cases in a line before it says "…".
 const MOST_NAMES: usize = 6;

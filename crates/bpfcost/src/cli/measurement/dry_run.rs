@@ -6,9 +6,9 @@ use crate::{
     cli::{output::say, place},
     experiment::Experiment,
     measure::{Plan, forecast, time_option},
-    report::number::{duration, plural},
     target::Host,
 };
+use bpfcost_text::number::{duration, plural};
 
 /// Shows all of it for one plan.
 pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {

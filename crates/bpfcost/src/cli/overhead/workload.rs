@@ -8,10 +8,10 @@ use crate::{
         exit::usage,
         select::{self, DEFINITION},
     },
-    did_you_mean::suggest,
     experiment::Experiment as _,
     workload::Definition,
 };
+use bpfcost_text::suggest;
 
 /// Refuses the name of a workload where a probe is expected.
 pub(super) fn none_among(probes: &[String]) -> Result<()> {

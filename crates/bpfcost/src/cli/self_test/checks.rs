@@ -15,13 +15,11 @@ use super::{
     clock,
     ladder::LadderReading,
 };
-use crate::{
-    record::{
-        self, CaseRecord, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading,
-        Record, VerdictRecord, case_levels,
-    },
-    report::number,
+use crate::record::{
+    self, CaseRecord, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading, Record,
+    VerdictRecord, case_levels,
 };
+use bpfcost_text::number;
 
 /// How improbable a count must be for the tool to be wrong.
 const TOO_IMPROBABLE: f64 = 0.003;

@@ -8,10 +8,8 @@ use bpfcost_bpf::{
 };
 use clap::ValueEnum;
 
-use crate::{
-    cli::exit::{lacking, usage},
-    did_you_mean::suggest,
-};
+use crate::cli::exit::{lacking, usage};
+use bpfcost_text::suggest;
 
 /// How to attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

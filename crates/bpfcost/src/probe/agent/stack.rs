@@ -21,11 +21,11 @@ use bpfcost_bpf::{
 
 use super::{Agent, AgentInfo, EVERY};
 use crate::{
-    did_you_mean::suggest,
     fault::Problem,
     probe::{Arguments, BuiltIn, PrintedStacks, Runs, StackPrinter, WindowCounts},
     process::RunContext,
 };
+use bpfcost_text::suggest;
 
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn {

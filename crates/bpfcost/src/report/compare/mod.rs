@@ -10,13 +10,16 @@ pub use self::junit::render as junit;
 use crate::{
     record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side},
     report::{
-        number::{self, MISSING},
         rows,
         section::{Section, View, Warnings},
         style::Tone,
         table::{Cell, Head, Table},
-        text, words,
+        words,
     },
+};
+use bpfcost_text::{
+    self,
+    number::{self, MISSING},
 };
 
 /// The cases that the first sentence names, at most.
@@ -32,7 +35,9 @@ pub fn json(changes: &Changes) -> Result<String> {
 /// The comparison for people.
 pub fn view(changes: &Changes) -> View {
     let warnings = changes.warnings.iter();
-    let warnings: Vec<String> = warnings.map(|warning| text::line(&warning.text)).collect();
+    let warnings: Vec<String> = warnings
+        .map(|warning| bpfcost_text::line(&warning.text))
+        .collect();
     let mut sections = vec![Section::Table(cases(changes))];
     if !warnings.is_empty() {
         sections.push(Section::Warnings(Warnings {
@@ -66,8 +71,8 @@ fn cases(changes: &Changes) -> Table {
         0 | 1 => rows::group_heading(&change.group, &change.case),
         _ => format!(
             "{} on {}: {}",
-            text::line(&change.experiment),
-            text::line(&change.target),
+            bpfcost_text::line(&change.experiment),
+            bpfcost_text::line(&change.target),
             rows::group_heading(&change.group, &change.case)
         ),
     };
@@ -79,7 +84,7 @@ fn cases(changes: &Changes) -> Table {
         Cell::keyed(side(change, one), one.map(|one| one.value))
     };
     let columns = vec![
-        Head::words("case").of(|change: &Change| Cell::words(text::line(&change.case))),
+        Head::words("case").of(|change: &Change| Cell::words(bpfcost_text::line(&change.case))),
         Head::number("old").of(|change: &Change| side_cell(change, change.old)),
         Head::number("new").of(|change: &Change| side_cell(change, change.new)),
         Head::number(head).of(|change: &Change| Cell::keyed(relative(change).0, change.relative)),
@@ -137,7 +142,7 @@ fn verdict(change: &Change, changes: &Changes) -> (String, Tone) {
 
 fn outcome(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
     let limit = number::round_percent(threshold);
-    let note = change.note.as_deref().map(text::line);
+    let note = change.note.as_deref().map(bpfcost_text::line);
     match change.outcome {
         ChangeOutcome::Regressed => (format!("costs more, beyond {limit}"), Tone::More),
         ChangeOutcome::Improved => (format!("costs less, beyond {limit}"), Tone::Less),
@@ -231,7 +236,7 @@ fn sight(changes: &Changes) -> String {
 
 /// The cases that the gate could not judge, so that a rise of any size could have gone unnoticed.
 fn unjudged(changes: &Changes) -> String {
-    let mut names: Vec<String> = changes.unjudged().map(text::line).collect();
+    let mut names: Vec<String> = changes.unjudged().map(bpfcost_text::line).collect();
     let more = names.len().saturating_sub(MOST_NAMED);
     if names.is_empty() {
         return String::new();
@@ -278,7 +283,7 @@ fn one_sided(changes: &Changes) -> Vec<String> {
     let line = |case: &OneSided, side: &str| {
         let reason = case.reason.as_ref().map(|reason| format!(" ({reason})"));
         let reason = reason.unwrap_or_default();
-        text::line(&format!(
+        bpfcost_text::line(&format!(
             "{} {}: only in {side}{reason}",
             case.experiment, case.case
         ))

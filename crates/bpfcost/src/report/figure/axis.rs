@@ -1,7 +1,7 @@
 //! Axes: from values to percent of the width, with round ticks.
 
 use super::svg::Svg;
-use crate::report::number;
+use bpfcost_text::number;
 
 /// A horizontal axis.
 #[derive(Clone, Debug)]

@@ -7,8 +7,9 @@ use super::{
 };
 use crate::{
     record::{Record, VerdictRecord},
-    report::{number, rows::PairRow},
+    report::rows::PairRow,
 };
+use bpfcost_text::number;
 
 /// What its band means; nothing where there is none.
 pub(crate) fn key(record: &Record) -> String {

@@ -8,11 +8,11 @@ use super::{
 use crate::{
     record::{Raw, Record, Status},
     report::{
-        number,
         rows::{CaseRow, RowGroup},
-        text, words,
+        words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// As wide as a digit.
 const FIGURE_SPACE: char = '\u{2007}';
@@ -79,8 +79,8 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
     };
     let title = format!("{}: {} {unit} {}", row.name, row.cost, row.interval);
     let desc = match row.net.as_str() {
-        "" => text::line(&row.case.about),
-        net => format!("{}; net {net}", text::line(&row.case.about)),
+        "" => bpfcost_text::line(&row.case.about),
+        net => format!("{}; net {net}", bpfcost_text::line(&row.case.about)),
     };
     let mut svg = Svg::filling("plot", &title, &desc);
     axis.grid(&mut svg);

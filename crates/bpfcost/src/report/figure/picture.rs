@@ -11,12 +11,12 @@ use crate::{
     experiment::Unit,
     record::{CaseRecord, Record, Status, VerdictRecord},
     report::{
-        number,
         rows::{self, CaseRow, PairRow},
         section::View,
-        text, words,
+        words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Pixels: the picture, the plots in it, where values and verdicts begin, margins, and a row's height.
 const WIDTH: f64 = 880.0;
@@ -63,7 +63,7 @@ pub(crate) fn render(record: &Record, view: &View) -> Option<String> {
     let scale = PictureScale::of(most, record.unit);
     let axis = Axis::from_zero(most / scale.size);
     let pairs = rows::pairs(record);
-    let lines = text::wrap(summary, LETTERS, "");
+    let lines = bpfcost_text::wrap(summary, LETTERS, "");
     let lines: Vec<&str> = lines.lines().collect();
     let top = MARGIN + LINE * lines.len() as f64 + 10.0;
     let foot = top + ROW * cases.len() as f64;

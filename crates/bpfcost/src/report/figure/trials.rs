@@ -4,8 +4,9 @@
 use super::svg::{Svg, escape};
 use crate::{
     record::{CaseRecord, Record},
-    report::{number, text, words},
+    report::words,
 };
+use bpfcost_text::{self, number};
 
 /// Pixels of the plot.
 const HEIGHT: f64 = 84.0;
@@ -32,7 +33,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     }
     let low = trials.iter().map(|trial| trial.1).reduce(f64::min)?;
     let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
-    let name = text::line(&case.name);
+    let name = bpfcost_text::line(&case.name);
     let raw = case.raw.as_ref();
     let drawn = raw
         .into_iter()

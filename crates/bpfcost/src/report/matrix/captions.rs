@@ -3,8 +3,9 @@
 use super::Matrix;
 use crate::{
     record::Reference,
-    report::{missed, number, target, text, view::grid::note_caption},
+    report::{missed, target, view::grid::note_caption},
 };
+use bpfcost_text::{self, number};
 
 impl Matrix<'_> {
     /// What to know to read it.
@@ -12,7 +13,7 @@ impl Matrix<'_> {
         let columns = &self.cross_target.columns;
         let mut captions = Vec::new();
         captions.extend(self.grid.as_ref().map(|grid| {
-            let net = text::line(&grid.net);
+            let net = bpfcost_text::line(&grid.net);
             format!("Costs are net: {net}. Comparisons are of net too. Sorted by the cost on the first target.")
         }));
         let mut cells = self.rows().flat_map(|row| &row.cells);
@@ -54,13 +55,14 @@ impl Matrix<'_> {
         for (column, head) in columns.iter().zip(&self.heads) {
             let label = &head.label;
             captions.extend(match &column.against {
-                Reference::Nothing(reason) => {
-                    Some(format!("{label} is not compared: {}.", text::line(reason)))
-                }
+                Reference::Nothing(reason) => Some(format!(
+                    "{label} is not compared: {}.",
+                    bpfcost_text::line(reason)
+                )),
                 Reference::Column(first) if !column.also_differs.is_empty() => Some(format!(
                     "{label} differs from {} in more than the kernel: {}.",
                     self.heads[*first].label,
-                    text::line(&column.also_differs.join("; "))
+                    bpfcost_text::line(&column.also_differs.join("; "))
                 )),
                 Reference::First | Reference::Column(_) => None,
             });

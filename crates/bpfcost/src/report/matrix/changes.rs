@@ -6,12 +6,9 @@ use super::{CellText, Matrix};
 use crate::{
     experiment::Grid,
     record::{Difference, VerdictRecord},
-    report::{
-        number,
-        table::{Cell, Head, Table},
-        text,
-    },
+    report::table::{Cell, Head, Table},
 };
+use bpfcost_text::{self, number};
 
 /// Changes beyond this share are named.
 const NAMED: f64 = 0.10;
@@ -80,9 +77,9 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
         0 if named == 0 => format!("No case changed by over {over}."),
         0 => format!(
             "Each value of {} that changed with {} {} is listed once.",
-            text::line(&grid.rows),
-            text::line(&grid.columns),
-            text::line(first)
+            bpfcost_text::line(&grid.rows),
+            bpfcost_text::line(&grid.columns),
+            bpfcost_text::line(first)
         ),
         more => format!("{more} more changed less."),
     };
@@ -98,7 +95,8 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
         Cell::number(format!("{percent}{}%", number::HOLD), relative)
     };
     let columns = vec![
-        Head::words("case").of(|change: &&CaseChange<'_>| Cell::words(text::line(change.name))),
+        Head::words("case")
+            .of(|change: &&CaseChange<'_>| Cell::words(bpfcost_text::line(change.name))),
         cost(0, there),
         cost(1, here),
         Head::number("change").of(relative),

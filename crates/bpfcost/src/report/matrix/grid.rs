@@ -5,7 +5,6 @@ use super::{RowPosition, apart};
 use crate::{
     experiment::{Grid, Role},
     record::{CaseRecord, CrossTarget, CrossTargetRow, Status},
-    report::text,
 };
 
 /// Where every case stands; and what no target can run, of a grid, with the reason that the first of them gives.
@@ -22,7 +21,7 @@ pub(super) fn placed(
     let mut absent: Vec<(String, String, String)> = Vec::new();
     for (index, row) in cross_target.rows.iter().enumerate() {
         let Some((name, column)) = grid_place(row) else {
-            let (group, name) = (row.group.to_owned(), text::line(row.name));
+            let (group, name) = (row.group.to_owned(), bpfcost_text::line(row.name));
             let last = usize::MAX - usize::from(!apart(cross_target, index));
             here.push((RowPosition { index, group, name }, (last, 0.0)));
             continue;
@@ -39,7 +38,7 @@ pub(super) fn placed(
             columns.push(column.clone());
         }
         let group = grid.map_or_else(String::new, |grid| format!("{} {column}", grid.columns));
-        let name = text::line(&name);
+        let name = bpfcost_text::line(&name);
         let cost = cost(row, cross_target).unwrap_or(f64::INFINITY);
         here.push((RowPosition { index, group, name }, (place, cost)));
     }
@@ -51,13 +50,13 @@ pub(super) fn placed(
         let runs = |placed: &RowPosition| {
             grid_place(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
         };
-        let label = text::line(&if here.iter().any(runs) {
+        let label = bpfcost_text::line(&if here.iter().any(runs) {
             format!("{name}/{column}")
         } else {
             name.clone()
         });
         if !lines.iter().any(|line| line.0 == label) {
-            lines.push((label, text::line(reason)));
+            lines.push((label, bpfcost_text::line(reason)));
         }
     }
     (here, lines)

@@ -15,8 +15,9 @@ use crate::{
         CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference,
         VerdictRecord, by_experiment,
     },
-    report::{absent, cost::CostText, number, rows, style::Tone, target, text, words},
+    report::{absent, cost::CostText, rows, style::Tone, target, words},
 };
+use bpfcost_text::{self, number};
 
 /// Stands where a case was no part of a run.
 const ABSENT: &str = "—";
@@ -147,7 +148,7 @@ impl<'a> Matrix<'a> {
             .columns
             .first()
             .filter(|_| cross_target.columns.len() > 1)?;
-        let experiment = text::line(&first.record.experiment);
+        let experiment = bpfcost_text::line(&first.record.experiment);
         let grid = first.record.layout.grid();
         let (placed, absent) = grid::placed(&cross_target, grid);
         let mut footnotes = Vec::new();

@@ -3,10 +3,8 @@
 use bpfcost_stats::sample::median;
 
 use super::Matrix;
-use crate::{
-    record::{Difference, Status, VerdictRecord},
-    report::number,
-};
+use crate::record::{Difference, Status, VerdictRecord};
+use bpfcost_text::number;
 
 /// The matrix in a sentence.
 pub fn sentence(matrix: &Matrix<'_>) -> String {

@@ -8,7 +8,7 @@ use crate::{
         section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
         style::Tone,
         table::{Cell, Head, Note, Table},
-        target, text, warnings, words,
+        target, warnings, words,
     },
 };
 
@@ -54,9 +54,9 @@ fn targets(matrix: &Matrix<'_>) -> Table {
     };
     let numbers = |record: &Record| {
         let (machine, counted) = (&record.machine, record.unit.is_counted());
-        let emulator = machine.emulator.as_deref().map(text::line);
+        let emulator = machine.emulator.as_deref().map(bpfcost_text::line);
         let cpu = (!counted && !target::is_emulated(record))
-            .then(|| format!("on {}", text::line(&machine.cpu)));
+            .then(|| format!("on {}", bpfcost_text::line(&machine.cpu)));
         let emulator = emulator.map(|emulator| format!("in {emulator}"));
         let how = if counted { "counted" } else { "timed" }.to_owned();
         let parts = [Some(how), cpu, emulator];

@@ -12,12 +12,13 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record},
     report::{
-        missed, number,
+        missed,
         rows::{self, PairRow, RowGroup},
         table::{Cell, Table},
-        target, text,
+        target,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Marks the knee of a curve.
 const KNEE_MARK: &str = "◆";
@@ -98,7 +99,7 @@ impl<'a> Chart<'a> {
 
     /// What a rate counts: `pairs`.
     pub fn operations(&self) -> String {
-        text::line(operations(&self.curves.scaling.rate))
+        bpfcost_text::line(operations(&self.curves.scaling.rate))
     }
 
     /// One of them: `pair`.
@@ -108,7 +109,7 @@ impl<'a> Chart<'a> {
 
     /// `1 thread`, `8 threads`.
     pub fn threads(&self, count: u32) -> String {
-        let noun = text::line(&self.curves.scaling.over);
+        let noun = bpfcost_text::line(&self.curves.scaling.over);
         number::plural(count as usize, &singular(&noun))
     }
 
@@ -201,7 +202,7 @@ fn misses_much(point: &CurvePoint<'_>) -> bool {
 fn of_group(group: &CurveGroup<'_>) -> String {
     match group.apart.as_str() {
         "" => String::new(),
-        apart => format!(", {}", text::line(apart)),
+        apart => format!(", {}", bpfcost_text::line(apart)),
     }
 }
 

@@ -5,9 +5,10 @@ use crate::{
     record::{Curve, CurveGroup},
     report::{
         figure::curve::{CurveSource, Plot, Point, Series},
-        number, rows, text,
+        rows,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Which colour each name has.
 pub(crate) struct SeriesColours<'a>(Vec<&'a str>);
@@ -39,12 +40,12 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
         title: format!(
             "{} a second of all {}, measured{}",
             rows::heading(&chart.operations()),
-            text::line(&chart.curves.scaling.over),
+            bpfcost_text::line(&chart.curves.scaling.over),
             of_group(group)
         ),
         unit: chart.rate_unit,
         rates: chart.rate_unit.of(&chart.operations()),
-        over: text::line(&chart.curves.scaling.over),
+        over: bpfcost_text::line(&chart.curves.scaling.over),
         cpus: Some(chart.curves.cpus).filter(|cpus| group.counts().contains(cpus)),
         lines: lines.collect(),
         small: !group.apart.is_empty(),
@@ -65,7 +66,7 @@ pub(crate) fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) 
         })
     };
     Series {
-        series: text::line(curve.series),
+        series: bpfcost_text::line(curve.series),
         hue,
         kind: CurveSource::Measured,
         points: curve.points.iter().filter_map(point).collect(),

@@ -9,11 +9,12 @@ use super::{
 use crate::{
     record::{CostEstimate, Curve, CurveGroup, CurvePoint, Status},
     report::{
-        missed, number, rows,
+        missed, rows,
         table::{Cell, Head, Table},
-        target, text,
+        target,
     },
 };
+use bpfcost_text::{self, number};
 
 /// The secondary value with what reading the clock adds to a latency, in nanoseconds.
 const LATENCY_CLOCK: &str = "latency_clock_ns";
@@ -58,7 +59,7 @@ pub(super) fn over_threads(
     rows: impl Iterator<Item = (String, Vec<Option<Cell>>)>,
 ) -> Table {
     let scaling = chart.curves.scaling;
-    let corner = Head::words(text::line(&scaling.series));
+    let corner = Head::words(bpfcost_text::line(&scaling.series));
     let heads = counts
         .iter()
         .map(|count| Head::number(chart.threads(*count)));
@@ -83,13 +84,16 @@ fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Table {
             let point = curve.at(*count)?;
             Some(chart.rate_cell(point, curve.knee == Some(point.threads)))
         };
-        (text::line(curve.series), counts.iter().map(cell).collect())
+        (
+            bpfcost_text::line(curve.series),
+            counts.iter().map(cell).collect(),
+        )
     });
     Table {
         title: format!(
             "{} a second of all {} together, {}{}",
             rows::heading(&chart.operations()),
-            text::line(&chart.curves.scaling.over),
+            bpfcost_text::line(&chart.curves.scaling.over),
             chart.rate_unit.per_second(),
             of_group(group)
         ),
@@ -102,7 +106,10 @@ fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Table {
 fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
     let points = || group.curves.iter().flat_map(|curve| &curve.points);
     let (cpus, speed) = (chart.curves.cpus, chart.tells_speed);
-    let (over, operations) = (text::line(&chart.curves.scaling.over), chart.operations());
+    let (over, operations) = (
+        bpfcost_text::line(&chart.curves.scaling.over),
+        chart.operations(),
+    );
     let probed = points().any(|point| missed::asked(point.case));
     let found_nothing = points().any(misses_much);
     let parts = [
@@ -148,7 +155,7 @@ fn misses(chart: &Chart<'_>) -> Option<Table> {
     let counts = Vec::from_iter(counts);
     let rows = curves.iter().map(|(group, curve)| {
         let cell = |count: &u32| curve.at(*count)?.case.misses().map(share_cell);
-        let name = format!("{}{}", text::line(curve.series), of_group(group));
+        let name = format!("{}{}", bpfcost_text::line(curve.series), of_group(group));
         (name, counts.iter().map(cell).collect())
     });
     (!curves.is_empty()).then(|| Table {
@@ -161,7 +168,7 @@ fn misses(chart: &Chart<'_>) -> Option<Table> {
 fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Table {
     let threads = chart.told_at();
     let order = order(chart, group).into_iter();
-    let rows = order.map(|curve| (text::line(curve.series), curve.at(threads)));
+    let rows = order.map(|curve| (bpfcost_text::line(curve.series), curve.at(threads)));
     let title = rows::heading(chart.at(threads).trim_end_matches(','));
     // A line has no room for efficiency, and speed-up says as much.
     let wanted = |head: &str| match head {
@@ -180,7 +187,7 @@ fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Table {
 /// Every point of every curve, in numbers.
 pub(super) fn points(chart: &Chart<'_>) -> Table {
     let points = chart.curves.points();
-    let rows = points.map(|(_, _, point)| (text::line(&point.case.name), Some(point)));
+    let rows = points.map(|(_, _, point)| (bpfcost_text::line(&point.case.name), Some(point)));
     table(
         chart,
         "All points".to_owned(),
@@ -262,7 +269,7 @@ fn table(
     };
     Table {
         title,
-        head: std::iter::once(Head::words(text::line(corner)))
+        head: std::iter::once(Head::words(bpfcost_text::line(corner)))
             .chain(heads)
             .collect(),
         rows: rows.iter().map(cells).collect(),
@@ -274,7 +281,7 @@ fn table(
 /// What the columns of [`table`] mean.
 fn point_caption(chart: &Chart<'_>, columns: &[&RateColumn<'_>]) -> String {
     let unit = chart.record.unit.to_string();
-    let over = text::line(&chart.curves.scaling.over);
+    let over = bpfcost_text::line(&chart.curves.scaling.over);
     let cases = &mut chart.record.cases.iter();
     let clock = cases.find_map(|case| case.secondary_value(LATENCY_CLOCK));
     let clock = clock.map_or_else(String::new, |ns| {
@@ -335,11 +342,13 @@ fn changed(chart: &Chart<'_>) -> Option<Table> {
         };
         let name = match group.apart.as_str() {
             "" => "default".to_owned(),
-            apart => text::line(apart),
+            apart => bpfcost_text::line(apart),
         };
         row((name, series.iter().map(cell).collect()))
     };
-    let heads = series.iter().map(|name| Head::number(text::line(name)));
+    let heads = series
+        .iter()
+        .map(|name| Head::number(bpfcost_text::line(name)));
     Some(Table {
         title: format!(
             "Other conditions, {}, {}",

@@ -3,10 +3,9 @@
 use super::{Chart, plot, rate};
 use crate::report::{
     figure::curve,
-    number,
     section::{Detail, Figures, Order, Section, table_sections},
-    text,
 };
+use bpfcost_text::{self, number};
 
 impl Chart<'_> {
     /// What leads a view.
@@ -48,7 +47,7 @@ impl Chart<'_> {
             "Both axes are logarithmic. Bars are 95 % intervals.{ring} The vertical line is at {}; to its right, \
              {} share CPUs.",
             number::plural(self.curves.cpus as usize, "CPU"),
-            text::line(&self.curves.scaling.over)
+            bpfcost_text::line(&self.curves.scaling.over)
         )
     }
 }

@@ -3,14 +3,15 @@
 use super::{Chart, misses_much, rate};
 use crate::{
     record::{CostEstimate, Curve, CurvePoint},
-    report::{missed, number, target, text},
+    report::{missed, target},
 };
+use bpfcost_text::{self, number};
 
 /// The curves in a sentence without its end; `None` where no point has a rate.
 pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     let start = format!(
         "{} on {}",
-        text::line(&chart.record.experiment),
+        bpfcost_text::line(&chart.record.experiment),
         target::label(chart.record)
     );
     let points = || chart.curves.points().map(|(_, _, point)| point);
@@ -48,7 +49,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
             _ => false,
         };
     let best = match curves[1..].iter().take_while(|other| alike(other)).count() {
-        0 => format!("{} does", text::line(first.0.series)),
+        0 => format!("{} does", bpfcost_text::line(first.0.series)),
         more => format!("the best {}, not distinguishable, do", more + 1),
     };
     if curves.len() == 1 || alike(last) {
@@ -62,7 +63,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
     Some(format!(
         "{at} {best} {}{interval} times what {} does ({} against {}{unit})",
         number::fixed(value, decimals),
-        text::line(last.0.series),
+        bpfcost_text::line(last.0.series),
         plain(first.2),
         plain(last.2)
     ))

@@ -7,11 +7,11 @@ use crate::{
     record::{ComparisonRecord, Record},
     report::{
         figure::forest::looks,
-        number,
         table::{Cell, Table},
-        text, words,
+        words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// Whether a comparison is between two curves at the same number of threads.
 pub(super) fn fits(comparison: &ComparisonRecord, chart: &Chart<'_>) -> bool {
@@ -26,8 +26,8 @@ fn place(comparison: &ComparisonRecord, chart: &Chart<'_>) -> Option<(String, u3
     let (case, baseline) = (case?, baseline?);
     let ((series, threads), (other, same)) = (scaling.place(case)?, scaling.place(baseline)?);
     let named = |series: &str, apart: String| match apart.as_str() {
-        "" => text::line(series),
-        apart => text::line(&format!("{series}, {apart}")),
+        "" => bpfcost_text::line(series),
+        apart => bpfcost_text::line(&format!("{series}, {apart}")),
     };
     let (case, baseline) = (scaling.apart(case), scaling.apart(baseline));
     (threads == same).then(|| {

@@ -4,12 +4,12 @@ use crate::{
     measure::Stop,
     record::{Record, Status},
     report::{
-        number,
         section::{Fact, Facts, Prose, Section},
         style::Tone,
-        summary, target, text, trials, words,
+        summary, target, trials, words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// What stands above everything else.
 pub(super) fn above(record: &Record) -> Vec<Section> {
@@ -80,11 +80,12 @@ fn facts(record: &Record) -> Vec<Fact> {
 /// The machine, and what disturbed it.
 fn machine(record: &Record) -> Vec<Fact> {
     let machine = &record.machine;
-    let text_or =
-        |text: &Option<String>, none: &str| Some(text::line(text.as_deref().unwrap_or(none)));
+    let text_or = |text: &Option<String>, none: &str| {
+        Some(bpfcost_text::line(text.as_deref().unwrap_or(none)))
+    };
     let list = |texts: &[String], none: &str| match texts {
         [] => Some(none.to_owned()),
-        texts => Some(text::line(&texts.join("; "))),
+        texts => Some(bpfcost_text::line(&texts.join("; "))),
     };
     let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
     let cpus: Vec<String> = record.asked.cpus.iter().map(u32::to_string).collect();
@@ -97,14 +98,18 @@ fn machine(record: &Record) -> Vec<Fact> {
     let kernel = format!("{} {}", machine.kernel, machine.kernel_build);
     let smt = machine.smt.map_or_else(|| Some("unknown".to_owned()), on);
     let facts = [
-        ("Kernel", Some(text::line(&kernel))),
+        ("Kernel", Some(bpfcost_text::line(&kernel))),
         (
             "CPU",
-            Some(format!("{} × {}", machine.cpus, text::line(&machine.cpu))),
+            Some(format!(
+                "{} × {}",
+                machine.cpus,
+                bpfcost_text::line(&machine.cpu)
+            )),
         ),
         ("Virtualised", text_or(&machine.virtualised, "no")),
         ("Emulator", text_or(&machine.emulator, "none")),
-        ("Clock", Some(text::line(&machine.clocksource))),
+        ("Clock", Some(bpfcost_text::line(&machine.clocksource))),
         ("Governor", text_or(&machine.governor, "none")),
         ("Sibling threads", smt),
         ("Mitigations", list(&machine.mitigations, "none")),

@@ -5,14 +5,15 @@ use bpfcost_stats::sample::{epoch_medians, median};
 use crate::{
     record::{CaseRecord, Raw, Record, Status},
     report::{
-        figure, number,
+        figure,
         rows::{CaseRow, PairRow, RowGroup},
         section::{Detail, Figure, Figures, Order, Section},
         style::Tone,
         table::{Cell, Column, Head, Table},
-        target, text, trials, words,
+        target, trials, words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
 const MOST_STRIPS: usize = 240;
@@ -93,7 +94,7 @@ pub(super) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) ->
         Head::words(RETURNED).of(|row: &CaseRow<'_>| {
             let observed = row.case.observed.as_ref();
             let returned = observed.and_then(|facts| facts.get(RETURNED)?.as_str());
-            Cell::words(returned.map_or_else(String::new, text::line))
+            Cell::words(returned.map_or_else(String::new, bpfcost_text::line))
         }),
         Head::words("note").of(note),
     ];
@@ -143,7 +144,7 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     let corner = Head::words(format!("{} on each CPU", record.unit));
     columns.insert(
         0,
-        corner.of(|case: &CaseRecord| Cell::words(text::line(&case.name))),
+        corner.of(|case: &CaseRecord| Cell::words(bpfcost_text::line(&case.name))),
     );
     let total = |ops: f64| {
         let ops = ops / 1e6;
@@ -236,7 +237,7 @@ fn by_load(case: &CaseRecord) -> Option<String> {
     let shown = |value: &f64| number::fixed(*value, number::counted_decimals(*value));
     let mut texts: Vec<String> = values.iter().map(shown).collect();
     texts.dedup();
-    let name = text::line(&case.name);
+    let name = bpfcost_text::line(&case.name);
     Some(format!("{name} by load: {}", texts.join(" · ")))
 }
 

@@ -8,13 +8,14 @@ use crate::{
     report::{
         absent::{self, mark},
         cost::{CostText, NOTHING},
-        figure, number,
+        figure,
         section::{Detail, Figures, Section},
         style::Tone,
         table::{self, Head, Table},
-        target, text, words,
+        target, words,
     },
 };
+use bpfcost_text::{self, number};
 
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
@@ -64,7 +65,11 @@ impl<'a> GridTable<'a> {
         let mut grid_table = GridTable {
             record,
             grid: cells.grid,
-            columns: cells.columns.iter().map(|name| text::line(name)).collect(),
+            columns: cells
+                .columns
+                .iter()
+                .map(|name| bpfcost_text::line(name))
+                .collect(),
             rows: Vec::new(),
             absent: Vec::new(),
             footnotes: Vec::new(),
@@ -79,7 +84,7 @@ impl<'a> GridTable<'a> {
                     .cells
                     .iter()
                     .filter_map(|cell| cell.case?.reason.as_deref());
-                let why = reasons.next().map(text::line).unwrap_or_default();
+                let why = reasons.next().map(bpfcost_text::line).unwrap_or_default();
                 grid_table.absent.push((row.name, why));
                 continue;
             }
@@ -171,7 +176,7 @@ impl<'a> GridTable<'a> {
             .as_ref()
             .map_or("", |note| note.prefix.trim_end_matches('_'));
         columns.push(
-            Head::words(text::line(note))
+            Head::words(bpfcost_text::line(note))
                 .kept()
                 .of(|row: &GridRow<'_>| quiet(&row.note())),
         );
@@ -199,7 +204,7 @@ impl<'a> GridTable<'a> {
     pub fn caption(&self) -> String {
         let (record, grid) = (self.record, self.grid);
         let counted = record.unit.is_counted();
-        let net = text::line(&grid.net);
+        let net = bpfcost_text::line(&grid.net);
         let any = |test: &dyn Fn(&CostText) -> bool| self.cells().any(|cell| test(&cell.text));
         let parts = [
             (
@@ -209,7 +214,7 @@ impl<'a> GridTable<'a> {
                     record.unit
                 ),
             ),
-            (self.floors_differ(), text::line(&grid.floors)),
+            (self.floors_differ(), bpfcost_text::line(&grid.floors)),
             (
                 counted && any(&|text| !text.range.is_empty()),
                 "a–b: the count differs between loads, from a to b.".to_owned(),
@@ -231,7 +236,7 @@ pub(crate) fn note_caption(grid: &Grid) -> String {
     let note = grid.note.as_ref();
     note.map_or_else(String::new, |note| {
         let heading = note.prefix.trim_end_matches('_');
-        text::line(&format!("{heading}: {}.", note.about))
+        bpfcost_text::line(&format!("{heading}: {}.", note.about))
     })
 }
 
@@ -278,8 +283,8 @@ fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> GridRow<'a> {
     let cells: Vec<GridCell<'a>> = cells.columns.iter().map(cell).collect();
     let floor = cells.iter().find_map(|cell| cell.case?.floor.as_deref());
     GridRow {
-        name: text::line(name),
-        floor: text::line(floor.unwrap_or_default()),
+        name: bpfcost_text::line(name),
+        floor: bpfcost_text::line(floor.unwrap_or_default()),
         cells,
     }
 }
@@ -316,9 +321,9 @@ pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
     };
     let start = format!(
         "{} on {}: with {} {}",
-        text::line(&record.experiment),
+        bpfcost_text::line(&record.experiment),
         target::label(record),
-        text::line(&grid_table.grid.columns),
+        bpfcost_text::line(&grid_table.grid.columns),
         grid_table.columns[at]
     );
     let (first, last) = (costs.first()?, costs.last()?);

@@ -11,16 +11,16 @@ use crate::{
     experiment,
     record::{Record, Status},
     report::{
-        number::MISSING,
         rows::{self, PairRow, RowGroup},
         scaling::{self, Chart},
         scenario,
         section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
         style::Tone,
-        summary, target, text, warnings, words,
+        summary, target, warnings, words,
         workload::{self, WorkloadReport},
     },
 };
+use bpfcost_text::{self, number::MISSING};
 
 /// How the cases of a record are laid out.
 pub(super) enum ViewLayout<'a> {
@@ -118,10 +118,10 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     View {
         title: format!(
             "{} on {}",
-            text::line(&record.experiment),
+            bpfcost_text::line(&record.experiment),
             target::label(record)
         ),
-        started: text::line(&record.started),
+        started: bpfcost_text::line(&record.started),
         summary: summary::of(record, &layout),
         sections,
         origin: origin(record),
@@ -134,7 +134,7 @@ fn unknown(record: &Record) -> Option<Section> {
     let experiment::Layout::Unknown(name) = &record.layout else {
         return None;
     };
-    let name = text::line(name);
+    let name = bpfcost_text::line(name);
     Some(Section::Prose(Prose {
         paragraphs: vec![format!(
             "This record uses the layout `{name}` of a newer bpfcost. This view lists every case by itself."
@@ -160,15 +160,17 @@ fn origin(record: &Record) -> String {
     let kernel = if machine.kernel.is_empty() {
         MISSING.to_owned()
     } else {
-        text::line(&machine.kernel)
+        bpfcost_text::line(&machine.kernel)
     };
     let emulator = machine.emulator.as_deref();
-    let emulator = emulator.map_or_else(String::new, |one| format!(" in {}", text::line(one)));
+    let emulator = emulator.map_or_else(String::new, |one| {
+        format!(" in {}", bpfcost_text::line(one))
+    });
     format!(
         "bpfcost {}, {}, Linux {kernel} on {}{emulator}, seed {}.",
-        text::line(&record.bpfcost),
-        text::line(&record.started),
-        text::line(&machine.cpu),
+        bpfcost_text::line(&record.bpfcost),
+        bpfcost_text::line(&record.started),
+        bpfcost_text::line(&machine.cpu),
         record.seed
     )
 }

@@ -12,8 +12,9 @@ pub(crate) use self::quantity::{Scale, held};
 pub(super) use self::sentence::sentence;
 use crate::{
     record::{CaseRecord, Record, State, States},
-    report::{budget, number, table::Table, text},
+    report::{budget, table::Table},
 };
+use bpfcost_text::{self, number};
 
 /// A record of a workload.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl<'a> WorkloadReport<'a> {
         let margins = std::iter::once(headline).chain(metrics);
         let margins =
             margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
-        let operation = text::line(&self.states.workload.operation);
+        let operation = bpfcost_text::line(&self.states.workload.operation);
         let total = self.total.as_ref().map_or_else(String::new, |_| {
             format!(
                 " In total: the CPU time of all windows by all their {operation}s, with what comes seldom; other \
@@ -88,7 +89,8 @@ impl<'a> WorkloadReport<'a> {
             margins.collect::<Vec<_>>().join("; ")
         );
         let sources = record.machine.programs.as_deref().filter(|_| all);
-        let sources = sources.map(|sources| format!("CPU time of {}.", text::line(sources)));
+        let sources =
+            sources.map(|sources| format!("CPU time of {}.", bpfcost_text::line(sources)));
         noise.into_iter().chain([read]).chain(sources).collect()
     }
 
@@ -178,7 +180,7 @@ struct FactorSlice<'o, 'a> {
 /// `size 4, load open`.
 pub(crate) fn named<'s>(values: impl Iterator<Item = (&'s str, &'s str)>) -> String {
     let named: Vec<String> = values
-        .map(|(factor, value)| text::line(&format!("{factor} {value}")))
+        .map(|(factor, value)| bpfcost_text::line(&format!("{factor} {value}")))
         .collect();
     named.join(", ")
 }

@@ -13,7 +13,6 @@ use crate::{
         },
         rows::heading,
         scaling::RateUnit,
-        text,
     },
 };
 
@@ -50,13 +49,13 @@ pub(super) fn curves(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
             let points = sized.iter().filter_map(|(at, state)| {
                 Some(Point {
                     at: *at,
-                    place: text::line(state.factors[over]),
+                    place: bpfcost_text::line(state.factors[over]),
                     ..point(along.quantity.value(case_of(state, name)?)?)
                 })
             });
             points.collect()
         });
-        let over = text::line(over);
+        let over = bpfcost_text::line(over);
         Some(Plot {
             title: heading(&format!("{} by {over}{}", along.quantity.name, along.apart)),
             unit: RateUnit {
@@ -78,7 +77,7 @@ pub(super) fn curves(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
 fn lines(overhead: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
     let names = names(overhead).into_iter().enumerate();
     let lines = names.map(|(hue, name)| Series {
-        series: text::line(name),
+        series: bpfcost_text::line(name),
         hue,
         kind: CurveSource::Measured,
         points: points(name),
@@ -159,7 +158,7 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
         let mut values: Vec<f64> = parts.collect();
         values.push((whole.value / size - values.iter().sum::<f64>()).max(0.0));
         Some(Bar {
-            name: text::line(name),
+            name: bpfcost_text::line(name),
             values,
             ci95: whole.ci95.map(|ends| ends.map(|end| end / size)),
             total: scale.shown(whole),
@@ -171,7 +170,7 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
         None => "clients and rest of the machine",
     };
     let parts = PARTS.iter().map(|part| part.1).chain([rest]);
-    let operation = text::line(&overhead.states.workload.operation);
+    let operation = bpfcost_text::line(&overhead.states.workload.operation);
     (!bars.is_empty()).then(|| Stack {
         title: overhead.title(&format!("Parts of the CPU time per {operation}"), state),
         unit: scale.unit,

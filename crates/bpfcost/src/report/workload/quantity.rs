@@ -7,14 +7,12 @@ use crate::{
     record::{
         CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
     },
-    report::{
-        number::{self, HOLD},
-        scaling::with_ends,
-        style::Tone,
-        table::Cell,
-        text, words,
-    },
+    report::{scaling::with_ends, style::Tone, table::Cell, words},
     workload::{Headline, SECOND},
+};
+use bpfcost_text::{
+    self,
+    number::{self, HOLD},
 };
 
 /// What stands behind shares of a CPU.
@@ -106,7 +104,11 @@ impl<'a> Quantity<'a> {
             name: if is_share(workload) {
                 cpu(workload).to_owned()
             } else {
-                format!("{} per {}", cpu(workload), text::line(&workload.operation))
+                format!(
+                    "{} per {}",
+                    cpu(workload),
+                    bpfcost_text::line(&workload.operation)
+                )
             },
             source: ValueSource::Own,
             base: ValueUnit::of_cpu(workload),
@@ -128,7 +130,7 @@ impl<'a> Quantity<'a> {
 
     /// What else is compared, in the record's order.
     pub(crate) fn metrics(states: &States<'a>) -> Vec<Self> {
-        let operations = format!("{}s", text::line(&states.workload.operation));
+        let operations = format!("{}s", bpfcost_text::line(&states.workload.operation));
         // The headline is not shown twice.
         let leads = |metric: &MetricRecord| {
             states.workload.headline == Headline::Machine && metric.metric.name == "machine_ns"
@@ -137,7 +139,7 @@ impl<'a> Quantity<'a> {
         let shown = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
         shown
             .map(|metric| Quantity {
-                name: text::line(&metric.metric.about),
+                name: bpfcost_text::line(&metric.metric.about),
                 source: ValueSource::Metric(metric),
                 base: match metric.metric.unit.as_str() {
                     "ns/op" => ValueUnit::of_cpu(states.workload),
@@ -145,7 +147,7 @@ impl<'a> Quantity<'a> {
                     "us" => ValueUnit::Nanos(1e3),
                     "ms" => ValueUnit::Nanos(1e6),
                     "op/s" => ValueUnit::PerSecond(operations.clone()),
-                    unit => ValueUnit::Other(text::line(unit)),
+                    unit => ValueUnit::Other(bpfcost_text::line(unit)),
                 },
                 more_is_better: metric.metric.more_is_better,
             })
@@ -159,7 +161,10 @@ impl<'a> Quantity<'a> {
             SECOND => ", on the whole machine",
             _ => "",
         };
-        let hits = format!("hits per {}{whole}", text::line(&states.workload.operation));
+        let hits = format!(
+            "hits per {}{whole}",
+            bpfcost_text::line(&states.workload.operation)
+        );
         let rehearsed = format!("{hits}, in a rehearsal");
         let (plain, ms) = (|| ValueUnit::Other(String::new()), || ValueUnit::Nanos(1e6));
         let cpu = ValueUnit::of_cpu(states.workload);

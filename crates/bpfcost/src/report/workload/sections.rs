@@ -8,7 +8,6 @@ use crate::{
         figure::{curve, stack},
         section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
         table::{Cell, Head, Table},
-        text,
     },
 };
 
@@ -58,8 +57,8 @@ impl WorkloadReport<'_> {
     /// What was written about the workload, and what each probe does.
     fn how_to_read(&self) -> [Section; 2] {
         let workload = self.states.workload;
-        let prose = text::block(&workload.prose);
-        let paragraphs = prose.split("\n\n").map(text::line);
+        let prose = bpfcost_text::block(&workload.prose);
+        let paragraphs = prose.split("\n\n").map(bpfcost_text::line);
         let variants = workload.variants.iter();
         [
             Section::Prose(Prose {
@@ -72,7 +71,9 @@ impl WorkloadReport<'_> {
             Section::Facts(Facts {
                 title: "What each probe does".to_owned(),
                 facts: variants
-                    .map(|(name, about)| Fact::new(text::line(name), text::line(about)))
+                    .map(|(name, about)| {
+                        Fact::new(bpfcost_text::line(name), bpfcost_text::line(about))
+                    })
                     .collect(),
             }),
         ]
@@ -92,11 +93,11 @@ impl WorkloadReport<'_> {
             // `None` is the value of the case itself.
             type Name<'a> = Option<&'a str>;
             let value = move |name: &Name<'_>| {
-                Cell::words(name.map_or_else(|| record.unit.to_string(), text::line))
+                Cell::words(name.map_or_else(|| record.unit.to_string(), bpfcost_text::line))
             };
             let mut columns = vec![Head::words("value").of(value)];
             columns.extend(cases.iter().map(|case| {
-                Head::number(text::line(&case.name)).of(move |name: &Name<'_>| {
+                Head::number(bpfcost_text::line(&case.name)).of(move |name: &Name<'_>| {
                     let part = name.map_or_else(|| own_value(case), |name| case.secondary_part(name));
                     let cell = |part: CostEstimate| Cell::number(shown(part), part.value);
                     part.map_or_else(Cell::default, cell)
@@ -104,7 +105,7 @@ impl WorkloadReport<'_> {
             }));
             let rows = record.secondary_names().into_iter().map(Some);
             let rows: Vec<Name<'_>> = std::iter::once(None).chain(rows).collect();
-            let names: Vec<String> = cases.iter().map(|case| text::line(&case.name)).collect();
+            let names: Vec<String> = cases.iter().map(|case| bpfcost_text::line(&case.name)).collect();
             Table {
                 title: match (names.as_slice(), several) {
                     ([first, .., last], true) => format!("All values, {first} to {last}"),

@@ -7,12 +7,12 @@ use super::{WorkloadReport, named};
 use crate::{
     measure::time_option,
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
-    report::{
-        budget::{self, Judged},
-        number::{self, HOLD},
-        text,
-    },
+    report::budget::{self, Judged},
     workload::LOAD,
+};
+use bpfcost_text::{
+    self,
+    number::{self, HOLD},
 };
 
 /// The longest time worth proposing, in seconds.
@@ -194,8 +194,8 @@ fn clause(overhead: &WorkloadReport<'_>, cost_of: &ProbeCost<'_>) -> (String, St
             ),
         ),
     };
-    let (probe, states) = (text::line(cost_of.variant), &overhead.states);
+    let (probe, states) = (bpfcost_text::line(cost_of.variant), &overhead.states);
     let subject = states.workload.subject.as_deref();
-    let subject = text::line(subject.unwrap_or(&states.record.experiment));
+    let subject = bpfcost_text::line(subject.unwrap_or(&states.record.experiment));
     (probe, format!("costs {subject} {interval}{place}"))
 }

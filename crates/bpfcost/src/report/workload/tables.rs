@@ -5,14 +5,14 @@ use super::{ChangeText, Quantity, WorkloadReport};
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
-        number::MISSING,
         rows::heading,
         style::Tone,
         table::{Cell, Column, Head, Note, Table},
-        text, words,
+        words,
     },
     workload::OFF,
 };
+use bpfcost_text::{self, number::MISSING};
 
 /// The heading above differences and their intervals.
 const DIFFERENCE: &str = "difference, 95 %";
@@ -58,7 +58,7 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
         _ => None,
     };
     let (corner, value) = match state.probes.as_slice() {
-        [one] => ("", text::line(one.variant)),
+        [one] => ("", bpfcost_text::line(one.variant)),
         _ => ("probe", heading(&overhead.headline)),
     };
     let names = |head: &str| Head::words(head).of(|row: &ValueRow<'a, '_>| Cell::words(&row.name));
@@ -103,7 +103,7 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
             .only(of_one.is_none() && overhead.total.is_some()),
         Head::words("verdict").of(verdict),
     ];
-    let experiment = text::line(&overhead.states.record.experiment);
+    let experiment = bpfcost_text::line(&overhead.states.record.experiment);
     let leading = Table::of(leading, of_one.as_ref().unwrap_or(&rows));
     let mut tables = vec![titled(&experiment, leading)];
     // What would resolve the comparisons that are not.
@@ -153,7 +153,7 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
 /// Off, every probe, and the probes that were compared with each other.
 fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
     let row = |name: &str, case, off, of_two| ValueRow {
-        name: text::line(name),
+        name: bpfcost_text::line(name),
         quantity: &overhead.headline,
         case,
         off,
@@ -178,14 +178,14 @@ fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<Valu
 pub(super) fn along(overhead: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
     let along = overhead.along(over).into_iter().map(|along| {
         let (quantity, scale) = (along.quantity, &along.scale);
-        let place = |state: &&State<'_>| Cell::words(text::line(state.factors[over]));
+        let place = |state: &&State<'_>| Cell::words(bpfcost_text::line(state.factors[over]));
         let off = |state: &&State<'_>| {
             state
                 .off
                 .map_or_else(Cell::default, |off| quantity.cell(off, scale))
         };
         let mut columns = vec![
-            Head::words(text::line(over)).of(place),
+            Head::words(bpfcost_text::line(over)).of(place),
             Head::number(OFF).of(off),
         ];
         for variant in overhead.states.variants() {
@@ -204,9 +204,9 @@ pub(super) fn along(overhead: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
                     _ => no_result(probed.case),
                 }
             };
-            columns.push(Head::number(text::line(variant)).of(changed));
+            columns.push(Head::number(bpfcost_text::line(variant)).of(changed));
         }
-        let (name, over, unit) = (&quantity.name, text::line(over), &scale.unit);
+        let (name, over, unit) = (&quantity.name, bpfcost_text::line(over), &scale.unit);
         Table {
             title: heading(&format!("{name} by {over}, {unit}{}", along.apart)),
             ..Table::of(columns, &along.states)

@@ -9,7 +9,7 @@ use crate::{
     report::{
         matrix::{Matrix, MatrixGroup, MatrixRow},
         table::{Cell, Head, Table},
-        target, text,
+        target,
         view::grid::note_caption,
     },
 };
@@ -50,8 +50,9 @@ impl Atlas<'_> {
             let mut cells = matrix.cross_target.rows[row.index].cells.iter();
             cells.find_map(|cell| cell.case.as_deref())
         };
-        let about =
-            |row: &MatrixRow| case(row).map_or_else(String::new, |case| text::line(&case.about));
+        let about = |row: &MatrixRow| {
+            case(row).map_or_else(String::new, |case| bpfcost_text::line(&case.about))
+        };
         let is_floor = |row: &MatrixRow| cross_target(row).role == Role::Floor;
         let floors = group.rows.iter().any(is_floor);
         let mut columns = vec![Head::words("insn/op").of(|row: &MatrixRow| Cell::words(&row.name))];
@@ -80,7 +81,7 @@ impl Atlas<'_> {
             Cell::words(
                 floor
                     .filter(|_| !floors)
-                    .map_or_else(|| about(row), text::line),
+                    .map_or_else(|| about(row), bpfcost_text::line),
             )
         }));
         let alike = |pair: &[MatrixRow]| about(&pair[0]) == about(&pair[1]);

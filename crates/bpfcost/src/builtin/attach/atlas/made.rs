@@ -4,36 +4,38 @@ use super::Atlas;
 use crate::{
     record::Record,
     report::{
-        number,
         table::{Cell, Head, Table},
-        target, text,
+        target,
     },
 };
+use bpfcost_text::{self, number};
 
 impl Atlas<'_> {
     /// A row for each record.
     pub(super) fn made(&self) -> Table {
         let shown = |text: &Option<String>| {
             text.as_deref()
-                .map_or(number::MISSING.to_owned(), text::line)
+                .map_or(number::MISSING.to_owned(), bpfcost_text::line)
         };
         let numbers = |record: &Record| {
             if record.unit.is_counted() {
                 format!("counted in {}", shown(&record.machine.emulator))
             } else {
-                format!("timed on {}", text::line(&record.machine.cpu))
+                format!("timed on {}", bpfcost_text::line(&record.machine.cpu))
             }
         };
         type ColumnText<'a> = &'a dyn Fn(&Record) -> String;
         let words: [(&str, ColumnText<'_>); 6] = [
             ("target", &target::label),
-            ("kernel", &|record| text::line(&record.machine.kernel)),
+            ("kernel", &|record| {
+                bpfcost_text::line(&record.machine.kernel)
+            }),
             ("its build", &|record| {
-                text::line(&record.machine.kernel_build)
+                bpfcost_text::line(&record.machine.kernel_build)
             }),
             ("numbers are", &numbers),
             ("programs", &|record| shown(&record.machine.programs)),
-            ("started", &|record| text::line(&record.started)),
+            ("started", &|record| bpfcost_text::line(&record.started)),
         ];
         let columns = words.into_iter().map(|(head, text_of)| {
             Head::words(head).of(move |record: &&Record| Cell::words(text_of(record)))
@@ -63,7 +65,7 @@ impl Atlas<'_> {
         for record in self.kernels.iter().chain(&self.clocks) {
             let quick = if record.asked.quick { " --quick" } else { "" };
             let asked = format!("{quick} --seed {}", record.seed);
-            let on = format!(" --on {}", text::line(&record.target));
+            let on = format!(" --on {}", bpfcost_text::line(&record.target));
             match commands.iter_mut().find(|command| command.1 == asked) {
                 Some((targets, _)) => targets.push_str(&on),
                 None => commands.push((on, asked)),

@@ -4,7 +4,7 @@
 const ALIKE: f64 = 0.7;
 
 /// ` (did you mean NAME?)`, or nothing where no name is near.
-pub(crate) fn suggest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+pub fn suggest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let plain = name.replace(['*', '?'], "");
     names
         .map(|one| (strsim::jaro_winkler(&plain, one), one))
