@@ -7,7 +7,6 @@ use bpfcost_bpf::{fuzz as kernel, program::MapEntry};
 
 use crate::{
     builtin::{view, workload::Workload},
-    experiment::Experiment as _,
     load::{LoadTarget, response},
     probe::Spec,
     program,
@@ -16,6 +15,7 @@ use crate::{
     stack::SymbolHistory,
     workload::{self, Client, Definition, Output, Reading},
 };
+use bpfcost_model::Experiment as _;
 
 /// A parser, under a name.
 pub type Target = (&'static str, fn(&[u8]));

@@ -6,8 +6,6 @@
 
 pub mod builtin;
 pub mod cli;
-pub mod experiment;
-pub mod fault;
 #[doc(hidden)]
 pub mod fuzz;
 mod load;

@@ -13,8 +13,8 @@ use std::{
 };
 
 use bpfcost::builtin::{attach::AttachTypes, uprobe_threads::UprobeThreads};
-use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
 use bpfcost_bpf::{Space, attach::Attach, stats::StatsOn};
+use bpfcost_model::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
 use bpfcost_uprobe::mount::MountedFs;
 
 use crate::held::{held, settled};

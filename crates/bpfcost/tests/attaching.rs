@@ -7,10 +7,8 @@ mod require;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bpfcost::{
-    builtin::attaching::Attaching,
-    experiment::{Batch, Case, Experiment, Fault, Setup, Trial},
-};
+use bpfcost::builtin::attaching::Attaching;
+use bpfcost_model::{Batch, Case, Experiment, Fault, Setup, Trial};
 
 use crate::held::{held, settled};
 

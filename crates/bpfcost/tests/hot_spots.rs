@@ -8,10 +8,10 @@ use std::{path::Path, process::Command, rc::Rc};
 use anyhow::Result;
 use bpfcost::{
     builtin::program::Programs,
-    experiment::{Case, Experiment, Fault, Observed, Role, Setup},
     program::{HotCall, HotSpots, InstructionTracer, OwnPrograms, RunTrace, inputs},
 };
 use bpfcost_bpf::program::{MachineCode, ObjectFile};
+use bpfcost_model::{Case, Experiment, Fault, Observed, Role, Setup};
 
 /// Calls a helper in one line.
 const SOURCE: &str = r#"

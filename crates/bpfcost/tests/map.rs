@@ -4,7 +4,7 @@
 mod require;
 
 use bpfcost::builtin::map::Maps;
-use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup};
+use bpfcost_model::{Batch, Case, Experiment, Fault, Problem, Setup};
 
 const BATCH: Batch = Batch(5000);
 

@@ -4,8 +4,8 @@
 mod require;
 
 use bpfcost::builtin::xdp_lb::XdpLb;
-use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing};
 use bpfcost_bpf::{lb::Datapath, timing::Loop};
+use bpfcost_model::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing};
 
 const BATCH: Batch = Batch(5000);
 

@@ -5,10 +5,10 @@ use std::{env, fs, path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use bpfcost::{
     builtin::{self, program::Programs, xdp_lb::XdpLb},
-    experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing},
     program::{OwnPrograms, inputs},
 };
 use bpfcost_bpf::{program::ObjectFile, timing::Loop};
+use bpfcost_model::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing};
 use libbpf_cargo::SkeletonBuilder;
 use wildmatch::WildMatch;
 

@@ -3,9 +3,9 @@
 //! by all that loading does to two cases which cost the same: where programs and maps come to lie.
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::Feature;
+use bpfcost_model::Need;
 
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Pair, Sentinel, Setup, Trial,
 };
 
@@ -94,7 +94,7 @@ impl Experiment for AaTest {
         self.cases.iter().map(pair).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
+    fn needs(&self, case: &Case) -> Vec<Need> {
         self.inner.needs(&original(case))
     }
 

@@ -18,14 +18,16 @@ pub mod shown;
 
 pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
+use super::needs::needs;
 use anyhow::Result;
-use bpfcost_bpf::{Feature, timing::Loop};
+use bpfcost_bpf::timing::Loop;
+use bpfcost_model::Need;
 
 use super::{Extras, ladder};
-use crate::experiment::{
+use crate::report::section::table_sections;
+use bpfcost_model::{
     Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
 };
-use crate::report::section::table_sections;
 use case::AttachCase;
 
 /// Its own sections and columns in reports: the parts of costs, and an atlas of kernels.
@@ -82,8 +84,8 @@ impl Experiment for AttachTypes {
         case::all().filter_map(case::pair).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
-        AttachCase::of(case).map_or_else(Vec::new, AttachCase::needs)
+    fn needs(&self, case: &Case) -> Vec<Need> {
+        AttachCase::of(case).map_or_else(Vec::new, |one| needs(one.needs()))
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
@@ -110,7 +112,7 @@ impl Experiment for AttachTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Role;
+    use bpfcost_model::Role;
 
     #[test]
     fn every_case_has_its_driver_as_floor() {

@@ -12,10 +12,12 @@ mod proof;
 mod shown;
 mod stop;
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::{Feature, attach::Mechanism, timing::Loop};
+use bpfcost_bpf::{attach::Mechanism, timing::Loop};
 
 use self::epoch::AttachingEpoch;
 pub(super) use self::shown::OWN;
@@ -23,11 +25,9 @@ use super::{
     factor::{list, within},
     ladder,
 };
-use crate::{
-    experiment::{
-        Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
-    },
-    target,
+use crate::target;
+use bpfcost_model::{
+    Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
 };
 
 /// Sites that can be asked for. Some mechanisms are not tried with as many.
@@ -208,9 +208,9 @@ impl Experiment for Attaching {
         all.iter().flat_map(pair).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
+    fn needs(&self, case: &Case) -> Vec<Need> {
         let found = self.find(case);
-        found.map_or_else(|_| Vec::new(), |one| one.mechanism.needs().to_vec())
+        found.map_or_else(|_| Vec::new(), |one| needs(one.mechanism.needs().to_vec()))
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
@@ -233,7 +233,7 @@ impl Experiment for Attaching {
                 one.sites
             )));
         }
-        let lacking = self.missing(one.mechanism.needs())?;
+        let lacking = self.missing(&self.needs(case))?;
         Ok(lacking.or_else(|| one.mechanism.lacks(one.sites)))
     }
 

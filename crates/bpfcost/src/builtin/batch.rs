@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow};
 use bpfcost_bpf::timing::Observation;
 
-use crate::experiment::{Batch, Fault, Problem, Slices, Trial, differs};
+use bpfcost_model::{Batch, Fault, Problem, Slices, Trial, differs};
 
 /// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
 /// predictors that its own case makes, not those that another case left behind.

@@ -17,12 +17,14 @@ mod case;
 mod epoch;
 mod proof;
 
+use super::needs::needs;
 use anyhow::Result;
-use bpfcost_bpf::{Feature, timing::Loop};
+use bpfcost_bpf::timing::Loop;
+use bpfcost_model::Need;
 
 use self::{case::KretprobeCase, epoch::KretprobeEpoch};
 use crate::builtin::ladder;
-use crate::experiment::{
+use bpfcost_model::{
     Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
 };
 
@@ -100,8 +102,8 @@ impl Experiment for Kretprobes {
             .collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
-        KretprobeCase::of(case).map_or_else(Vec::new, KretprobeCase::needs)
+    fn needs(&self, case: &Case) -> Vec<Need> {
+        KretprobeCase::of(case).map_or_else(Vec::new, |one| needs(one.needs()))
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -4,6 +4,8 @@
 //! Where instructions are counted, a rung must count exactly the added instructions more than the lowest rung. One
 //! rung is the sentinel of other experiments' runs, because it shares no code with any case.
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::{collections::BTreeMap, slice};
 
 use anyhow::{Context, Result};
@@ -14,7 +16,7 @@ use bpfcost_bpf::{
 };
 
 use super::batch;
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
     Sentinel, SentinelTrial, Setup, Sizing, Slices, Trial, differs, prove,
 };
@@ -69,9 +71,9 @@ impl Experiment for KnownAnswers {
             .collect()
     }
 
-    fn needs(&self, _case: &Case) -> Vec<Feature> {
+    fn needs(&self, _case: &Case) -> Vec<Need> {
         // can_loop where there is one, and this where not.
-        vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
+        needs([Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop])
     }
 
     fn programs(&self) -> Result<Option<String>> {

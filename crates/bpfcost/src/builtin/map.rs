@@ -10,6 +10,8 @@
 mod tables;
 mod work;
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
@@ -28,7 +30,7 @@ use crate::builtin::{
     ladder,
     memory::KernelMemory,
 };
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
     Sentinel, Setup, Trial, differs, prove,
 };
@@ -114,17 +116,17 @@ impl Experiment for Maps {
         kinds.into_iter().chain(more).chain(larger).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
+    fn needs(&self, case: &Case) -> Vec<Need> {
         // The loop is can_loop where there is one.
-        let mut needs = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
+        let mut features = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
         match MapCase::of(case).map(|work| work.kind) {
-            Ok(MapKind(_, Class::Arena, _)) => needs.extend([Feature::Arena, Feature::CanLoop]),
-            Ok(MapKind("lru-hash", ..)) => needs.push(Feature::LruHash),
-            Ok(MapKind(_, Class::Storage, _)) => needs.push(Feature::RawTracepoint),
-            Ok(MapKind(_, Class::Ring, _)) => needs.push(Feature::RingBuffer),
+            Ok(MapKind(_, Class::Arena, _)) => features.extend([Feature::Arena, Feature::CanLoop]),
+            Ok(MapKind("lru-hash", ..)) => features.push(Feature::LruHash),
+            Ok(MapKind(_, Class::Storage, _)) => features.push(Feature::RawTracepoint),
+            Ok(MapKind(_, Class::Ring, _)) => features.push(Feature::RingBuffer),
             _ => {}
         }
-        needs
+        needs(features)
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {

@@ -11,6 +11,7 @@ pub mod kretprobe;
 pub mod ladder;
 pub mod map;
 mod memory;
+mod needs;
 mod packet_diff;
 pub mod pool;
 pub mod program;
@@ -23,13 +24,13 @@ pub mod workload;
 pub mod xdp_lb;
 
 use crate::{
-    experiment::Experiment,
     record::Record,
     report::{
         csv::CsvColumns,
         section::{Detail, Section},
     },
 };
+use bpfcost_model::Experiment;
 
 /// What experiments show of their own, beside what their layout shows.
 pub(crate) struct Extras {

@@ -2,7 +2,7 @@
 
 use etherparse::Ethernet2Header;
 
-use crate::experiment::Problem;
+use bpfcost_model::Problem;
 
 /// Bytes in one line of a hex diff.
 const LINE: usize = 16;

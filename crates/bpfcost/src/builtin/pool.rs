@@ -28,7 +28,7 @@ use self::{
     space::Space,
     spin::Spin,
 };
-use crate::experiment::{
+use bpfcost_model::{
     Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
 };
 
@@ -162,7 +162,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::experiment::Role;
+    use bpfcost_model::Role;
 
     fn on(cpus: &[u32], set: &[(&str, &str)]) -> Pools {
         let mut pools = Pools::default();

@@ -17,6 +17,9 @@ mod shown_hot;
 mod shown_maps;
 mod work;
 
+use super::needs::needs;
+use bpfcost_model::Need;
+use serde::Deserialize as _;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -36,10 +39,10 @@ use self::{
 };
 use crate::{
     builtin::ladder,
-    experiment::{
-        Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
-    },
     program::{InstructionTracer, OwnPrograms},
+};
+use bpfcost_model::{
+    Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
 };
 
 /// The experiment.
@@ -57,6 +60,14 @@ pub struct Programs {
 }
 
 impl Programs {
+    /// The programs that a plan is for.
+    pub fn data_of(subject: &Subject) -> Result<Option<OwnPrograms>> {
+        match subject {
+            Subject::OwnPrograms(programs) => Ok(Some(OwnPrograms::deserialize(programs)?)),
+            Subject::BuiltIn | Subject::Workload(_) => Ok(None),
+        }
+    }
+
     /// Opens the objects, which needs no privilege. A program that they lack, or that can't be run in a loop, is an
     /// error.
     pub fn of(subject: OwnPrograms) -> Result<Self, Error> {
@@ -179,7 +190,7 @@ impl Experiment for Programs {
             ("given", "a digest of the packet, of --set and of --map"),
         ];
         Description {
-            subject: Subject::OwnPrograms(Box::new(self.subject.clone())),
+            subject: Subject::own_programs(&self.subject),
             most_cpus: Some(1),
             overhead: Overhead {
                 // Each program is verified three times.
@@ -225,8 +236,8 @@ impl Experiment for Programs {
         Ok(())
     }
 
-    fn needs(&self, _: &Case) -> Vec<Feature> {
-        vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
+    fn needs(&self, _: &Case) -> Vec<Need> {
+        needs([Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop])
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
@@ -269,10 +280,8 @@ mod tests {
     use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
-    use crate::{
-        experiment::Role,
-        program::{Input, MIX},
-    };
+    use crate::program::{Input, MIX};
+    use bpfcost_model::Role;
 
     fn programs(objects: usize) -> Programs {
         let input = |name: &str| Input {

@@ -12,11 +12,12 @@
 
 mod proof;
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Feature,
     attach::AttachMethod,
     stack::{Delivery, METHODS, StackBatch, StackProgram, StackPrograms, StackTaker, WHOLE},
     timing::Loop,
@@ -25,11 +26,11 @@ use bpfcost_bpf::{
 
 use self::proof::{StackMatch, lost, problem};
 use super::{batch, ladder};
-use crate::experiment::{
+use crate::probe::{PrintedStacks, StackPrinter};
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
     Problem, Role, Sentinel, Setup, Sizing, Slices, Trial, differs, prove,
 };
-use crate::probe::{PrintedStacks, StackPrinter};
 
 /// Addresses of a stack: the columns.
 const DEPTHS: [(&str, u32); 4] = [("8", 8), ("16", 16), ("32", 32), ("whole", WHOLE)];
@@ -213,8 +214,11 @@ impl Experiment for Stacks {
         there.map(pair).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
-        StackCase::of(case).map_or_else(|_| Vec::new(), |case| StackPrograms::needs(case.program.1))
+    fn needs(&self, case: &Case) -> Vec<Need> {
+        StackCase::of(case).map_or_else(
+            |_| Vec::new(),
+            |case| needs(StackPrograms::needs(case.program.1)),
+        )
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -10,6 +10,8 @@
 
 mod stir;
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::{
     collections::BTreeMap,
     thread::sleep,
@@ -18,7 +20,6 @@ use std::{
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Feature,
     attach::{AttachMethod, Counter},
     timing::Loop,
     unwind::{KernelSymbols, RuleTable, StackDifference, StackTruth, Timed, TruthCounts},
@@ -26,7 +27,7 @@ use bpfcost_bpf::{
 
 use self::stir::Stir;
 use super::ladder;
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
     Problem, Role, Sentinel, Setup, Sizing, Trial, differs, prove,
 };
@@ -208,8 +209,8 @@ impl Experiment for StackPlaces {
         walks.map(pair).collect()
     }
 
-    fn needs(&self, _case: &Case) -> Vec<Feature> {
-        StackTruth::needs(AttachMethod::RawTp)
+    fn needs(&self, _case: &Case) -> Vec<Need> {
+        needs(StackTruth::needs(AttachMethod::RawTp))
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {

@@ -14,7 +14,7 @@ use std::{
 use anyhow::anyhow;
 use bpfcost_bpf::CpuPin;
 
-use crate::experiment::{Fault, Problem};
+use bpfcost_model::{Fault, Problem};
 
 /// How often a group meets in a trial: before what is timed, and before what is timed pair by pair.
 const MEETINGS: usize = 2;

@@ -5,17 +5,18 @@
 //! value is the time until the last is done by the calls of one thread: ns per call and thread. Floors are the same
 //! calls without a probe. The program counts its runs, so each trial proves that every call was probed.
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Feature,
     attach::{Attach, Driver, SharedCalls},
     timing::Loop,
 };
 
 use super::{ladder, thread_group::may_pin};
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Overhead, Pair, Role,
     Scaling, Sentinel, Setup, Sizing, Trial, differs, prove,
 };
@@ -212,16 +213,12 @@ impl Experiment for UprobeThreads {
         threads.flat_map(pair).collect()
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
+    fn needs(&self, case: &Case) -> Vec<Need> {
         match self.find(case).map(|one| one.calls) {
-            Some(Calls::Probed(attach)) => attach.needs(),
-            Some(Calls::Alone(driver)) => driver.needs().to_vec(),
+            Some(Calls::Probed(attach)) => needs(attach.needs()),
+            Some(Calls::Alone(driver)) => needs(driver.needs().to_vec()),
             None => Vec::new(),
         }
-    }
-
-    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        self.missing(&self.needs(case))
     }
 
     fn programs(&self) -> Result<Option<String>> {

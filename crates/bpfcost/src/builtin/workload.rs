@@ -13,6 +13,9 @@ pub(super) mod shown;
 mod watch;
 mod window;
 
+use super::needs::needs;
+use bpfcost_model::Need;
+use serde::Deserialize as _;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, btree_map::Entry},
@@ -21,20 +24,17 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::Feature;
 
 use self::{guard::Guard, watch::WatchedService};
-use crate::experiment::{
+use crate::{
+    probe::{self, Spec},
+    workload::{self, Base, Definition, OwnServer, Variant, allowed, outside::Outside},
+};
+use bpfcost_model::{
     Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
     Role, Setup, Sizing, Subject,
 };
-use crate::{
-    probe::{self, Spec},
-    workload::{
-        self, Base, Definition, Headline, LOAD, OFF, OwnServer, SECOND, VARIANT, Variant, allowed,
-        outside::Outside,
-    },
-};
+use bpfcost_model::{Headline, LOAD, OFF, SECOND, VARIANT};
 
 /// Differences of CPU time per operation below this count as none.
 const CPU_MARGIN: f64 = 0.03;
@@ -97,6 +97,14 @@ pub(crate) fn learning_time(definition: &Definition) -> Option<Duration> {
 }
 
 impl Workload {
+    /// The workload that a plan is for.
+    pub fn definition_of(subject: &Subject) -> Result<Option<Definition>> {
+        match subject {
+            Subject::Workload(definition) => Ok(Some(Definition::deserialize(definition)?)),
+            Subject::BuiltIn | Subject::OwnPrograms(_) => Ok(None),
+        }
+    }
+
     /// That workload.
     pub fn of(definition: Definition) -> Self {
         Workload {
@@ -334,7 +342,7 @@ impl Experiment for Workload {
     fn description(&self) -> Description {
         let definition = &self.definition;
         Description {
-            subject: Subject::Workload(Box::new(definition.clone())),
+            subject: Subject::workload(definition),
             layout: Layout::Workload(self.layout()),
             metrics: self.metrics(),
             margin: CPU_MARGIN,
@@ -393,10 +401,10 @@ impl Experiment for Workload {
         pairs
     }
 
-    fn needs(&self, case: &Case) -> Vec<Feature> {
+    fn needs(&self, case: &Case) -> Vec<Need> {
         // What can't be read is an error when the case is asked for.
-        let needs = self.probe(case).map(probe::needs);
-        needs.and_then(Result::ok).unwrap_or_default()
+        let features = self.probe(case).map(probe::needs);
+        needs(features.and_then(Result::ok).unwrap_or_default())
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
@@ -406,7 +414,7 @@ impl Experiment for Workload {
         let Some(spec) = self.probe(case) else {
             return Ok(None);
         };
-        match self.missing(&probe::needs(spec)?)? {
+        match self.missing(&needs(probe::needs(spec)?))? {
             Some(reason) => Ok(Some(reason)),
             None => probe::absent(spec),
         }

@@ -14,6 +14,8 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
+use super::needs::needs;
+use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
@@ -28,7 +30,7 @@ use self::{
     scenario::{Action, Layer4, LruState, PacketShape, Scenario},
 };
 use crate::builtin::ladder;
-use crate::experiment::{
+use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Sizing,
 };
 
@@ -135,10 +137,10 @@ impl Experiment for XdpLb {
         }
     }
 
-    fn needs(&self, _case: &Case) -> Vec<Feature> {
+    fn needs(&self, _case: &Case) -> Vec<Need> {
         // All cases share their maps, and are replayed before they are timed. The loop is can_loop where
         // there is one.
-        vec![
+        needs([
             Feature::Btf,
             Feature::XdpTestRun,
             Feature::BpfLoop,
@@ -147,7 +149,7 @@ impl Experiment for XdpLb {
             Feature::MmapableArray,
             Feature::PercpuBatch,
             Feature::Ktime,
-        ]
+        ])
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -16,7 +16,7 @@ pub(super) struct Estimate {
 impl Estimate {
     /// An estimate of a run that has measured this before; of runs other than workloads there is none.
     pub(super) fn new(plan: &Plan, measured: &Measurements) -> Self {
-        let waits = plan.subject.workload().is_some();
+        let waits = plan.subject.is_workload();
         Estimate {
             plan: plan.clone(),
             measured: waits.then(|| measured.clone()),
@@ -32,11 +32,8 @@ impl Estimate {
         }
         let expected = expect(&self.plan, measured)?;
         self.measured = None;
-        let operation = self
-            .plan
-            .subject
-            .workload()
-            .map_or("", |one| &one.operation);
+        let workload = self.plan.layout.workload();
+        let operation = workload.map_or("", |one| &one.operation);
         Some(sentence(&self.plan, &expected, operation))
     }
 }

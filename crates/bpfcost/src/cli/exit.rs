@@ -3,7 +3,6 @@
 use std::{cmp::Ordering, io, process::ExitCode};
 
 use crate::{
-    experiment::{ENDED, Role},
     measure::{self, Stop},
     probe,
     process::ChildFailed,
@@ -15,6 +14,7 @@ use crate::{
     },
     workload,
 };
+use bpfcost_model::{ENDED, Role};
 
 /// How the program ends; the numbers are a contract (docs/commands.md). Where several apply, the greatest is returned,
 /// in the order in which they stand here.
@@ -256,13 +256,13 @@ fn indented(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::{
-        experiment::Unit,
         record::{
             BudgetVerdict, TotalsRecord, VerdictRecord,
             tests::{record, totals::rare},
         },
         report::summary,
     };
+    use bpfcost_model::Unit;
 
     const VERDICTS: [VerdictRecord; 4] = [
         VerdictRecord::Slower,

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     builtin::{program::Programs, workload::Workload},
-    experiment::{Experiment, Subject},
     measure::{self, Event, Measurements},
     record::{Disturbance, read_journal},
     target::{
@@ -24,6 +23,7 @@ use crate::{
         guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
     },
 };
+use bpfcost_model::Experiment;
 
 /// What this program does for its own guests.
 #[derive(Debug, clap::Args)]
@@ -87,16 +87,16 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let job = channel.job().context("cannot read the job")?;
     let host = Host::default();
     let requests = || channel.requests().context("cannot read the shared folder");
-    let experiment: Box<dyn Experiment> = match &job.plan.subject {
-        Subject::Workload(definition) if outside::wanted(&job.plan) => {
-            let host_load = Rc::new(HostLoad::of(requests()?));
-            Box::new(Workload::of(definition.as_ref().clone()).with_outside(host_load))
-        }
-        Subject::OwnPrograms(programs) if programs.hot_spots => {
-            let tracer = Rc::new(HostTracer::of(requests()?));
-            Box::new(Programs::of(programs.as_ref().clone())?.with_tracer(tracer))
-        }
-        _ => select::planned(&job.plan)?,
+    let subject = &job.plan.subject;
+    let programs = Programs::data_of(subject)?.filter(|programs| programs.hot_spots);
+    let experiment: Box<dyn Experiment> = if let Some(programs) = programs {
+        let tracer = Rc::new(HostTracer::of(requests()?));
+        Box::new(Programs::of(programs)?.with_tracer(tracer))
+    } else if let Some(definition) = outside::wanted(&job.plan)? {
+        let host_load = Rc::new(HostLoad::of(requests()?));
+        Box::new(Workload::of(definition).with_outside(host_load))
+    } else {
+        select::planned(&job.plan)?
     };
     place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{exit::Exit, format::ListFormat, output::say, select};
 use crate::builtin;
-use crate::experiment::{Description, Role, Sizing, Unit};
 use crate::report::style::Style;
+use bpfcost_model::{Description, Role, Sizing, Unit};
 
 /// Kinds of targets that can run an experiment.
 fn targets(described: &Description) -> &'static [&'static str] {

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     builtin::view,
-    experiment::Experiment,
     measure::Plan,
     probe,
     record::{self, Journal, Record},
@@ -38,6 +37,7 @@ use crate::{
     },
     target::Host,
 };
+use bpfcost_model::Experiment;
 
 /// How to measure, where, and how to show it.
 #[derive(Debug, clap::Args)]

@@ -6,17 +6,18 @@ use anyhow::{Context, Result, bail};
 
 use super::exit::sentence;
 use crate::{
+    builtin::workload::Workload,
     measure::Plan,
     reaper::Reaper,
     target::guest::LoadReply,
-    workload::{LoadResult, outside::LoadOrder},
+    workload::{Definition, LoadResult, outside::LoadOrder},
 };
 
-/// Whether some case of a plan has such load.
-pub(super) fn wanted(plan: &Plan) -> bool {
-    let definition = plan.subject.workload();
+/// The workload of a plan of which some case has such load.
+pub(super) fn wanted(plan: &Plan) -> Result<Option<Definition>> {
     let mut cases = plan.cases.iter();
-    definition.is_some_and(|definition| cases.any(|case| definition.is_outside(&case.factors)))
+    let definition = Workload::definition_of(&plan.subject)?;
+    Ok(definition.filter(|definition| cases.any(|case| definition.is_outside(&case.factors))))
 }
 
 /// The clients of a guest's servers.
@@ -46,12 +47,12 @@ impl<'a> Clients<'a> {
     fn made(&self, order: &LoadOrder) -> Result<Option<LoadResult>> {
         const ASKED: &str =
             "the guest asks for load that is not part of this run; please report it";
-        let definition = self.plan.subject.workload().context(ASKED)?;
+        let definition = Workload::definition_of(&self.plan.subject)?.context(ASKED)?;
         let (port, _) = self.way.as_ref().context(ASKED)?;
         let mut cases = self.plan.cases.iter();
         match cases.find(|case| case.factors == order.factors) {
             Some(case) if definition.is_outside(&case.factors) => {
-                order.carry_out(definition, &case.factors, *port)
+                order.carry_out(&definition, &case.factors, *port)
             }
             _ => bail!(ASKED),
         }

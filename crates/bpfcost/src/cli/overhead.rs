@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     builtin::workload::Workload,
-    experiment::{Case, Experiment, Sizing},
     measure::Plan,
     probe,
     process::program::find,
@@ -28,6 +27,7 @@ use crate::{
     target::Host,
     workload::{Definition, Variant},
 };
+use bpfcost_model::{Case, Experiment, Sizing};
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
 const WINDOW_MS: u64 = 700;

@@ -20,7 +20,6 @@ use super::{
     outside,
 };
 use crate::{
-    experiment::Experiment,
     measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning},
     record::{Disturbance, FeatureRecord, Journal, Machine},
     target::{
@@ -33,6 +32,7 @@ use crate::{
     },
     workload::outside::free_port,
 };
+use bpfcost_model::Experiment;
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
 const LISTEN: Duration = Duration::from_millis(50);
@@ -277,7 +277,7 @@ fn boot(
     let mut shape = GuestSpec {
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
-        port: if outside::wanted(plan) {
+        port: if outside::wanted(plan)?.is_some() {
             Some(free_port()?)
         } else {
             None

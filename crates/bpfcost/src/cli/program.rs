@@ -23,13 +23,13 @@ use super::{
 };
 use crate::{
     builtin::program::Programs,
-    experiment::{Experiment, Role},
     measure::Plan,
     program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
     record::Record,
     report::rate::EventLoad,
     target::Host,
 };
+use bpfcost_model::{Experiment, Role};
 
 /// Time your own BPF program per packet, unmodified
 ///

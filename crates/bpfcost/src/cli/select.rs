@@ -8,10 +8,10 @@ use wildmatch::WildMatch;
 use super::exit::{sentence, usage};
 use crate::{
     builtin::{self, program::Programs, workload::Workload},
-    experiment::{Case, Experiment, Pair, Role, Subject},
     measure::Plan,
     workload::Definition,
 };
+use bpfcost_model::{Case, Experiment, Pair, Role};
 use bpfcost_text::suggest;
 
 /// What the names of files end with that define workloads.
@@ -53,14 +53,11 @@ pub(super) fn settle(
 
 /// The experiment of a plan, as it was when the plan was made.
 pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
-    match &plan.subject {
-        Subject::Workload(definition) => {
-            return Ok(Box::new(Workload::of(definition.as_ref().clone())));
-        }
-        Subject::OwnPrograms(programs) => {
-            return Ok(Box::new(Programs::of(programs.as_ref().clone())?));
-        }
-        Subject::BuiltIn => {}
+    if let Some(definition) = Workload::definition_of(&plan.subject)? {
+        return Ok(Box::new(Workload::of(definition)));
+    }
+    if let Some(programs) = Programs::data_of(&plan.subject)? {
+        return Ok(Box::new(Programs::of(programs)?));
     }
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }

@@ -23,11 +23,11 @@ use super::{
     select,
 };
 use crate::{
-    experiment::Experiment,
     measure::{self, Event, Measurements, Plan, Stop, time_option},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionHistory},
     target::{self, Host, guest::Failure},
 };
+use bpfcost_model::Experiment;
 
 /// A run that is about to begin or to go on.
 pub(super) struct Session {
@@ -181,12 +181,12 @@ impl Session {
         let disturbance = self.earlier.merge(outcome.disturbance);
         Host::disturbed(&mut machine, &disturbance, outcome.others);
         let mut warnings = target::warnings(&machine, &disturbance);
-        let moot: &[&str] = match (self.plan.contends, self.plan.subject.workload()) {
+        let moot: &[&str] = match (self.plan.contends, self.plan.subject.is_workload()) {
             // Threads are started for each trial, and placed; and of emulated times the record says more.
             (true, _) => &[target::MIGRATIONS, target::EMULATED],
             // Processes of others do the work, and this program's threads none of it.
-            (false, Some(_)) => &[target::MIGRATIONS, target::BUSY],
-            (false, None) => &[],
+            (false, true) => &[target::MIGRATIONS, target::BUSY],
+            (false, false) => &[],
         };
         warnings.retain(|warning| !moot.contains(&warning.code.as_str()));
         warnings.extend(outcome.warnings);

@@ -2,7 +2,7 @@
 //! measured, and the check that twice the operations take twice the time.
 
 use super::{Calibration, Warning};
-use crate::experiment::{Batch, Sizing, Trial};
+use bpfcost_model::{Batch, Sizing, Trial};
 
 /// A batch whose time is at least this share of the goal is long enough to be scaled to it: clock reads
 /// and the entry into the kernel are by then far below 1 % of it.

@@ -12,7 +12,7 @@ use super::{
     calibrate::calibrate,
     run::{Halt, Run},
 };
-use crate::experiment::{Batch, Fault, LoadedEpoch, Problem, Sizing, Trial};
+use bpfcost_model::{Batch, Fault, LoadedEpoch, Problem, Sizing, Trial};
 
 /// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
 /// begin just after a tick where the experiment can have it so, and then the first try will do.

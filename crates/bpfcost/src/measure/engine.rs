@@ -10,7 +10,7 @@ use super::{
     run::{Halt, Run},
     stopping::imprecise,
 };
-use crate::experiment::Experiment;
+use bpfcost_model::Experiment;
 
 /// Measures `plan`, and returns all that was seen.
 ///

@@ -8,7 +8,7 @@ use super::{
     schedule::{Turn, turns},
     stopping::rounds,
 };
-use crate::experiment::{Batch, LoadedEpoch, Sentinel, SentinelTrial, Sizing};
+use bpfcost_model::{Batch, LoadedEpoch, Sentinel, SentinelTrial, Sizing};
 
 /// The warm-up trial is the batch divided by this: 1 ms at the usual goal fills caches and trains
 /// branch predictors, and adds 3 % to an epoch of three rounds.

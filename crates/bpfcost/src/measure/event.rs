@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Calibration, Warning};
-use crate::experiment::{Problem, Slices, Trial};
+use bpfcost_model::{Problem, Slices, Trial};
 
 /// Something that happened in a run. One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

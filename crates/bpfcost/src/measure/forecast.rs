@@ -9,7 +9,7 @@ use bpfcost_stats::{
 };
 
 use super::{EpochTime, LONGEST_S, Measurements, Plan, stopping::rounds};
-use crate::experiment::{Case, Description, Overhead, Role, Sizing};
+use bpfcost_model::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
 const CALIBRATION_TRIALS: f64 = 8.0;

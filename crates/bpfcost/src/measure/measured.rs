@@ -6,7 +6,7 @@ use bpfcost_stats::Total;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Plan, Stop, stopping::PRECISION};
-use crate::experiment::{Batch, Problem, Slices};
+use bpfcost_model::{Batch, Problem, Slices};
 
 /// What a run has seen so far. Built from events alone, live or from a journal.
 #[derive(Clone, Debug, Default, PartialEq)]

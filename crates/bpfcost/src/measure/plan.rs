@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::experiment::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit};
+use bpfcost_model::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result as AnyResult, anyhow};
 
 use super::{Clock, Error, Event, Measurements, Plan, Warning};
-use crate::experiment::{
+use bpfcost_model::{
     Batch, Experiment, Fault, LoadedEpoch, Observed, Problem, Sentinel, SentinelTrial, Trial,
 };
 

@@ -13,7 +13,7 @@ use super::{
     CaseData, EpochTime, Error, Event, Measurements, Plan, Stop, Warning, count, run::Run,
     time_option,
 };
-use crate::experiment::Role;
+use bpfcost_model::Role;
 
 /// Seconds after which a run without a time limit ends. At the usual 2.4 s an epoch these are 1,500
 /// epochs; what an hour has not resolved, a second hour would narrow by a mere 30 %.

@@ -8,7 +8,7 @@ use bpfcost_stats::{
 };
 
 use super::{CaseData, Measurements, Plan};
-use crate::experiment::{Role, Slices};
+use bpfcost_model::{Role, Slices};
 
 /// A machine came to rest if the anchor costs at most so many times what it did in earlier sessions. A neighbour on the
 /// same core adds more; the address at which its code is loaded changes it by less.

@@ -19,10 +19,10 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    fault::Fault,
     process::{Capture, ChildFailed, Process, ProcessClock, RunContext, Search, describe_exit},
     restore::{RestoreGuard, SavedState},
 };
+use bpfcost_model::Fault;
 
 /// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,7 +14,8 @@ use bpfcost_bpf::{
 };
 
 use super::{Arguments, BuiltIn, Probe, Runs, WindowCounts};
-use crate::{fault::Fault, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Fault;
 use bpfcost_text::suggest;
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.

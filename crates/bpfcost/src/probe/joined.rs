@@ -1,7 +1,8 @@
 //! Several probes joined as one: attached in order, detached in reverse order.
 
 use super::{Probe, WindowCounts};
-use crate::{fault::Fault, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Fault;
 
 /// Several probes.
 pub(super) struct JoinedProbes(pub(super) Vec<Box<dyn Probe>>);

@@ -36,7 +36,8 @@ pub(crate) use stack_printer::{PrintedStacks, StackPrinter};
 pub(crate) use unit::{unit_group, unit_pids};
 
 use self::joined::JoinedProbes;
-use crate::{fault::Fault, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Fault;
 
 /// Something that can be switched on and off while a server runs.
 pub trait Probe {

@@ -1,7 +1,8 @@
 //! `builtin:nothing`: an empty probe for A/A runs. Any cost found for it is false.
 
 use super::{BuiltIn, Probe, WindowCounts};
-use crate::{fault::Fault, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Fault;
 
 /// Its entry.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("nothing", |_| Ok(Box::new(Nothing)));

@@ -4,7 +4,8 @@
 use bpfcost_bpf::stats::StatsOn;
 
 use super::{BuiltIn, Probe, WindowCounts};
-use crate::{fault::Fault, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Fault;
 
 /// Its entry.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("stats", |_| Ok(Box::new(Stats::default())));

@@ -14,10 +14,10 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    fault::Fault,
     process::{ChildFailed, RunContext, process_tree},
     restore::{RestoreGuard, SavedState, systemctl},
 };
+use bpfcost_model::Fault;
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
 /// not every agent has some.

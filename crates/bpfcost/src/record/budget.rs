@@ -3,7 +3,7 @@
 use super::{
     BudgetVerdict, CaseRecord, ComparisonRecord, Record, Status, overhead_difference::is_off,
 };
-use crate::experiment::Role;
+use bpfcost_model::Role;
 
 /// The answer of a run to its budget, over all comparisons that it judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The cases of a record as rows and columns, if two factors span a table.
 
 use super::{CaseRecord, Record};
-use crate::experiment::{Grid, Role};
+use bpfcost_model::{Grid, Role};
 
 /// The cases of a grid.
 #[derive(Debug)]
@@ -18,20 +18,20 @@ pub struct Cells<'a> {
 /// A row and a column.
 type CellKey<'a> = (&'a str, &'a str);
 
-impl Grid {
-    /// Where a case stands. Floors stand nowhere, nor do cases in which a further factor is not as usual:
+impl CaseRecord {
+    /// Row and column of the case in a table. Floors have none, nor do cases in which a further factor is not as usual:
     /// those are not named by their row and column alone.
-    pub fn place<'a>(&self, case: &'a CaseRecord) -> Option<(&'a str, &'a str)> {
-        let row = case.factors.get(&self.rows)?.as_str();
-        let column = case.factors.get(&self.columns)?.as_str();
-        let plain = case.name.strip_prefix(row)?.strip_prefix('/')? == column;
-        (plain && case.role == Role::Case).then_some((row, column))
+    pub fn cell(&self, grid: &Grid) -> Option<(&str, &str)> {
+        let row = self.factors.get(&grid.rows)?.as_str();
+        let column = self.factors.get(&grid.columns)?.as_str();
+        let plain = self.name.strip_prefix(row)?.strip_prefix('/')? == column;
+        (plain && self.role == Role::Case).then_some((row, column))
     }
 
-    /// What a case says beside its cost; empty where it says nothing.
-    pub fn note(&self, case: &CaseRecord) -> String {
-        let names = case.secondary.keys();
-        let notes = self.note.as_ref().map(|note| {
+    /// The note beside the cost in a table; empty if there is none.
+    pub fn note(&self, grid: &Grid) -> String {
+        let names = self.secondary.keys();
+        let notes = grid.note.as_ref().map(|note| {
             let notes = names.filter_map(|name| name.strip_prefix(note.prefix.as_str()));
             notes.collect::<Vec<_>>().join("/")
         });
@@ -50,7 +50,7 @@ impl Record {
             cells: Vec::new(),
         };
         for case in &self.cases {
-            let Some(place) = grid.place(case) else {
+            let Some(place) = case.cell(grid) else {
                 continue;
             };
             if cells.at(place).is_some() {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{experiment::Unit, measure::Warning};
+use crate::measure::Warning;
+use bpfcost_model::Unit;
 
 /// What `compare OLD NEW` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

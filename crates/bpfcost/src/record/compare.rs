@@ -52,7 +52,8 @@ use super::{
         raw_sessions, run, sessions, side,
     },
 };
-use crate::{experiment::Role, measure::Warning};
+use crate::measure::Warning;
+use bpfcost_model::Role;
 
 /// The default rise of a cost that the gate lets pass, twice what a kernel cost typically moves
 /// by between sessions.

@@ -6,11 +6,8 @@ use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{GateOptions, Machine, Record, sides::named};
-use crate::{
-    experiment::{Role, Unit},
-    measure::{Plan, Warning},
-    workload::Headline,
-};
+use crate::measure::{Plan, Warning};
+use bpfcost_model::{Headline, Role, Unit};
 
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]

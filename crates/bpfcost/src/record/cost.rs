@@ -2,7 +2,7 @@
 //! cost of the event itself, and would dilute every difference.
 
 use super::{CaseRecord, Record, Status, exact};
-use crate::experiment::Role;
+use bpfcost_model::Role;
 
 /// A value with its 95 % interval; counts have none, and neither have values of too few epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]

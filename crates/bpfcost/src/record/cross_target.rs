@@ -24,7 +24,7 @@ use super::{
     CaseRecord, ChangeOutcome, CompareError, Cost, Reading, Record, VerdictRecord, compat, exact,
     sides::{dated, epoch_spread, estimate},
 };
-use crate::experiment::{Grid, Role, Unit};
+use bpfcost_model::{Grid, Role, Unit};
 
 /// Records of one experiment, one a target.
 #[derive(Debug)]
@@ -232,7 +232,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
         // A new case goes behind the one that stands before it in its record.
         let mut at = 0;
         for case in &record.cases {
-            let outside = |grid: &Grid| case.role == Role::Case && grid.place(case).is_none();
+            let outside = |grid: &Grid| case.role == Role::Case && case.cell(grid).is_none();
             if record.layout.grid().is_some_and(outside) {
                 continue;
             }

@@ -11,10 +11,8 @@ use super::{
     BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
     run_data,
 };
-use crate::{
-    experiment::Pair,
-    measure::{CaseData, Centre},
-};
+use crate::measure::{CaseData, Centre};
+use bpfcost_model::Pair;
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
 /// through the same states.
@@ -229,7 +227,8 @@ pub(super) fn widest(costs: &[Cost]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{experiment::Batch, measure::Calibration};
+    use crate::measure::Calibration;
+    use bpfcost_model::Batch;
 
     fn case(samples: &[&[f64]]) -> CaseData {
         CaseData {

@@ -20,9 +20,9 @@ use super::{
     overhead_difference::against_off,
     reading::Reading,
 };
-use crate::experiment::Role;
 use crate::measure::Stop;
 use crate::xdg::Folder;
+use bpfcost_model::Role;
 
 /// The sessions that are kept of a series: older ones go.
 const MOST: usize = 100;
@@ -332,7 +332,7 @@ mod tests {
         let file = SessionHistory::at(folder.path().join("sessions.json"));
         let one = on("x", "2026-11-24T00:00:00Z", 1.0);
         let mut counted = one.clone();
-        counted.unit = crate::experiment::Unit::InstructionsPerOp;
+        counted.unit = bpfcost_model::Unit::InstructionsPerOp;
         let mut interrupted = one.clone();
         interrupted.stop = Stop::Interrupted;
         for record in [&counted, &interrupted] {

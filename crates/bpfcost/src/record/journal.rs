@@ -49,7 +49,7 @@ impl Header {
     /// the cases of the plan as the experiment has them today.
     pub fn continues(
         &self,
-        declared: &[crate::experiment::Case],
+        declared: &[bpfcost_model::Case],
         machine: &Machine,
     ) -> Result<(), JournalError> {
         let of = |m: &Machine| {

@@ -7,7 +7,8 @@ use bpfcost_stats::{
 };
 
 use super::{BudgetVerdict, ComparisonRecord, VerdictRecord, totals};
-use crate::{experiment::Pair, measure::Measurements};
+use crate::measure::Measurements;
+use bpfcost_model::Pair;
 
 impl From<StatsVerdict> for VerdictRecord {
     fn from(verdict: StatsVerdict) -> Self {

@@ -3,11 +3,8 @@
 //! time of the machine leads, whatever was asked.
 
 use super::Machine;
-use crate::{
-    experiment::Layout,
-    measure::{Measurements, Plan, Warning},
-    workload::Headline,
-};
+use crate::measure::{Measurements, Plan, Warning};
+use bpfcost_model::{Headline, Layout};
 
 /// The values of windows that lead instead.
 const MACHINE_NS: &str = "machine_ns";

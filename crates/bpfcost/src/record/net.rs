@@ -20,10 +20,8 @@ use bpfcost_stats::{
 };
 
 use super::{CaseRecord, Net, Record};
-use crate::{
-    experiment::Role,
-    measure::{CaseData, Centre},
-};
+use crate::measure::{CaseData, Centre};
+use bpfcost_model::Role;
 
 /// The secondary value of a trial that holds ns/op with the reset done twice.
 pub const RESET_TWICE: &str = "reset_twice";

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfcost_stats::halves;
 
-use crate::{
-    experiment::Case,
-    workload::{OFF, VARIANT},
-};
+use bpfcost_model::{Case, OFF, VARIANT};
 
 /// How far from 0 it would read in 19 of 20 runs, in percent, by the case without a probe; empty with too few epochs,
 /// and where nothing is switched on and off. `samples` has each case's trials by epoch, in their order; `seed` is the

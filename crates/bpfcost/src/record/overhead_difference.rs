@@ -17,10 +17,8 @@ use super::{
     session_spread::{CaseSpreads, ratio_leverage},
     sides::{RecordGroup, dated, raw_sessions, sessions},
 };
-use crate::{
-    measure::Warning,
-    workload::{OFF, VARIANT},
-};
+use crate::measure::Warning;
+use bpfcost_model::{OFF, VARIANT};
 
 impl RecordGroup<'_> {
     /// Whether these are runs of a workload.

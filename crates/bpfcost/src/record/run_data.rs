@@ -18,10 +18,8 @@ use super::{
     reading::Reading,
     totals,
 };
-use crate::{
-    experiment::{Case, Metric, Role},
-    measure::{CaseData, Centre, Measurements, Plan, Stop, Summed},
-};
+use crate::measure::{CaseData, Centre, Measurements, Plan, Stop, Summed};
+use bpfcost_model::{Case, Metric, Role};
 
 /// The data of a run in one shape: a list of epochs for each case.
 pub(super) struct RunData {

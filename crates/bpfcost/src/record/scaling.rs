@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use bpfcost_stats::{Differences, Estimate, Sample, hodges_lehmann, sample::epoch_medians};
 
 use super::{CaseRecord, CostEstimate, Record, Status};
-use crate::experiment::{Role, Scaling};
+use bpfcost_model::{Role, Scaling};
 
 /// The share of a curve's best rate that its knee reaches.
 pub const KNEE: f64 = 0.95;
@@ -77,10 +77,10 @@ impl<'a> Curves<'a> {
         let cpus = u32::try_from(record.asked.cpus.len()).map_or(1, |cpus| cpus.max(1));
         let mut groups: Vec<CurveGroup<'a>> = Vec::new();
         for case in &record.cases {
-            let Some((series, threads)) = scaling.place(case) else {
+            let Some((series, threads)) = case.point(scaling) else {
                 continue;
             };
-            let apart = scaling.apart(case);
+            let apart = case.beside_point(scaling);
             let group = find_or_add(
                 &mut groups,
                 |group| group.apart == apart,
@@ -247,25 +247,25 @@ impl Record {
     }
 }
 
-impl Scaling {
-    /// The curve that a case is on, and where; `None` for floors and for what is on none.
-    pub fn place<'a>(&self, case: &'a CaseRecord) -> Option<(&'a str, u32)> {
-        let series = case.factors.get(&self.series)?.as_str();
-        let threads: u32 = case.factors.get(&self.over)?.parse().ok()?;
-        (case.role == Role::Case && threads > 0).then_some((series, threads))
+impl CaseRecord {
+    /// The curve that the case is on, and the number of threads there; `None` for floors and if it is on no curve.
+    pub fn point(&self, scaling: &Scaling) -> Option<(&str, u32)> {
+        let series = self.factors.get(&scaling.series)?.as_str();
+        let threads: u32 = self.factors.get(&scaling.over)?.parse().ok()?;
+        (self.role == Role::Case && threads > 0).then_some((series, threads))
     }
 
-    /// What of a case's name is neither its curve nor its place on it. Names say what is not as usual.
-    pub fn apart(&self, case: &CaseRecord) -> String {
-        let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
-        let plain = format!("{}/{}", factor(&self.series), factor(&self.over));
-        match case.name.strip_prefix(&plain) {
+    /// The part of the name that is neither its curve nor its place on it. Names say what is not as usual.
+    pub fn beside_point(&self, scaling: &Scaling) -> String {
+        let factor = |name: &str| self.factors.get(name).map_or("", String::as_str);
+        let plain = format!("{}/{}", factor(&scaling.series), factor(&scaling.over));
+        match self.name.strip_prefix(&plain) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
                 rest.trim_start_matches('/').to_owned()
             }
             _ => {
-                let factors = [&self.series, &self.over];
-                let others = case
+                let factors = [&scaling.series, &scaling.over];
+                let others = self
                     .factors
                     .iter()
                     .filter(|(name, _)| !factors.contains(name));

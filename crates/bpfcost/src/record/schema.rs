@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    experiment::{Layout, Metric, Problem, Role, Slices, Unit},
-    measure::{Calibration, Stop, Warning},
-};
+use crate::measure::{Calibration, Stop, Warning};
+use bpfcost_model::{Layout, Metric, Problem, Role, Slices, Unit};
 
 /// The version that this program writes; it reads this one and older.
 pub const SCHEMA: u32 = 1;

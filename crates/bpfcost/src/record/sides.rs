@@ -8,7 +8,8 @@ use super::{
     CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
     history::began_s,
 };
-use crate::{experiment::Role, measure::Warning};
+use crate::measure::Warning;
+use bpfcost_model::Role;
 
 /// The records of one experiment on one target.
 pub(super) struct RecordGroup<'a> {

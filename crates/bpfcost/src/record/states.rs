@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CaseRecord, ComparisonRecord, MetricRecord, Record};
-use crate::{
-    experiment::ProbedWorkload,
-    workload::{OFF, VARIANT},
-};
+use bpfcost_model::{OFF, ProbedWorkload, VARIANT};
 
 /// The states of a workload, in the record's order; each has a case without a probe and some with one.
 #[derive(Debug)]

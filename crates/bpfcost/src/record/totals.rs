@@ -4,10 +4,8 @@
 use bpfcost_stats::{Budget, Comparison as Judged, Policy, Total, TotalRatio, hold_against_totals};
 
 use super::{BudgetVerdict, CaseRecord, ComparisonRecord, TotalsRecord, VerdictRecord};
-use crate::{
-    experiment::Metric,
-    measure::{OPS, Summed},
-};
+use crate::measure::{OPS, Summed};
+use bpfcost_model::Metric;
 
 /// How windows of a metric add up; `None` where they don't, as latencies.
 pub(super) fn summed(metric: &Metric) -> Option<Summed> {

@@ -1,10 +1,10 @@
 //! The cost of a case as text: raw, or net if cases span a grid ([`Record::cost`]).
 
 use crate::{
-    experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{absent, rows, style::Tone, words},
 };
+use bpfcost_model::Role;
 use bpfcost_text::{
     self,
     number::{self, MISSING},
@@ -31,7 +31,7 @@ pub struct CostText {
     pub tone: Tone,
     /// Why there is no number.
     pub why: Option<String>,
-    /// What is to know beside it ([`Grid::note`](crate::experiment::Grid)).
+    /// What is to know beside it ([`Grid::note`](bpfcost_model::Grid)).
     pub note: String,
 }
 
@@ -70,7 +70,7 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
     let note = record
         .layout
         .grid()
-        .map(|grid| bpfcost_text::line(&grid.note(case)));
+        .map(|grid| bpfcost_text::line(&case.note(grid)));
     let text = CostText {
         note: note.unwrap_or_default(),
         ..CostText::default()

@@ -4,14 +4,13 @@
 use anyhow::Result;
 
 use crate::{
-    experiment::Role,
     record::{
         BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
         VerdictRecord,
     },
     report::rate::{self, EventLoad},
-    workload::{OFF, VARIANT},
 };
+use bpfcost_model::{OFF, Role, VARIANT};
 
 /// A column of a line: its name, and what stands there.
 pub type CsvField = (String, String);

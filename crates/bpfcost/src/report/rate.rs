@@ -2,7 +2,6 @@
 //! for (`--budget`). Computed from net costs when a record is shown.
 
 use crate::{
-    experiment::Role,
     record::{CaseRecord, CostEstimate, Record, Status},
     report::{
         style::Style,
@@ -11,6 +10,7 @@ use crate::{
         view::grid::{GridRow, GridTable},
     },
 };
+use bpfcost_model::Role;
 use bpfcost_text::{
     self,
     number::{self, HOLD, MISSING},

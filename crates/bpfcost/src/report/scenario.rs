@@ -4,7 +4,6 @@
 use bpfcost_stats::sample::median;
 
 use crate::{
-    experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
         histogram, rows,
@@ -12,6 +11,7 @@ use crate::{
         trials, words,
     },
 };
+use bpfcost_model::Role;
 use bpfcost_text::{self, number};
 
 /// The tables of the only case of a record that is no floor; of several none.

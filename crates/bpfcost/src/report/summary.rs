@@ -1,7 +1,6 @@
 //! The record in one sentence: the first line that a person reads, and sometimes the only one.
 
 use crate::{
-    experiment::{ABORTED, ENDED, Role},
     measure::{Stop, Warning},
     record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
     report::{
@@ -11,6 +10,7 @@ use crate::{
         words,
     },
 };
+use bpfcost_model::{ABORTED, ENDED, Role};
 use bpfcost_text::{self, number};
 
 /// The record in one sentence.

@@ -3,7 +3,6 @@
 use bpfcost_stats::REPEATS;
 
 use crate::{
-    experiment::{Role, Unit},
     measure::Stop,
     record::{
         self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
@@ -11,6 +10,7 @@ use crate::{
     },
     report::{style::Tone, table::Note, target},
 };
+use bpfcost_model::{Role, Unit};
 use bpfcost_text::{self, number};
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use bpfcost_model::{Headline, LOAD, OFF};
+
 use super::Error;
 use crate::probe::Spec;
 
@@ -75,17 +77,6 @@ pub struct Definition {
     /// Metrics of the clients that are compared too.
     #[serde(default)]
     pub compared: Vec<String>,
-}
-
-/// Whose CPU time per operation leads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Headline {
-    /// The processes of the server, and what interrupts did on their back.
-    #[default]
-    Server,
-    /// Everything on the machine but idling.
-    Machine,
 }
 
 /// The server of a workload.
@@ -279,24 +270,12 @@ pub struct CountCheck {
     pub only: BTreeMap<String, Vec<String>>,
 }
 
-/// The factor that picks a client, where there are several.
-pub const LOAD: &str = "load";
-
 /// Periods that a window holds at least, where that makes it no longer than [`LONGEST_WINDOW_MS`]: with two, what
 /// comes a little early or late is still in most of them.
 const PERIODS: u64 = 2;
 
 /// Milliseconds of the longest window, and so of the longest period.
 pub(crate) const LONGEST_WINDOW_MS: u64 = 60_000;
-
-/// The default operation: seconds stand for operations, and CPU time is a share of a CPU.
-pub const SECOND: &str = "second";
-
-/// The factor whose values are the probes.
-pub const VARIANT: &str = "variant";
-
-/// The baseline's name.
-pub const OFF: &str = "off";
 
 impl Variant {
     /// No probe: what the others are compared with.

@@ -22,8 +22,8 @@ pub use base::Base;
 pub(crate) use definition::LONGEST_WINDOW_MS;
 pub(crate) use definition::allowed;
 pub use definition::{
-    AccessLog, Client, CountCheck, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer,
-    Ready, RunningServer, SECOND, ServerSpec, VARIANT, Variant,
+    AccessLog, Client, CountCheck, Definition, Factor, Output, OwnServer, Ready, RunningServer,
+    ServerSpec, Variant,
 };
 pub use error::Error;
 pub use load::{LoadClient, LoadResult, RunningClient};

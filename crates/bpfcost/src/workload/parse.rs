@@ -1,5 +1,6 @@
 //! Parses definitions and checks what types can't. Each error names file, line and key, and suggests a correction.
 
+use bpfcost_model::{LOAD, OFF, SECOND};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,8 +12,8 @@ use thiserror::Error as ThisError;
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Definition, Error, Factor, LOAD, OFF, OwnServer, RunningServer, SECOND, Variant,
-    definition::LONGEST_WINDOW_MS, network::FORWARDED, source,
+    Definition, Error, Factor, OwnServer, RunningServer, Variant, definition::LONGEST_WINDOW_MS,
+    network::FORWARDED, source,
 };
 use crate::probe;
 use bpfcost_text::suggest;

@@ -4,11 +4,11 @@ use std::{fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
     builtin::{aa::AaTest, all},
-    experiment::Experiment,
     measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,
 };
+use bpfcost_model::Experiment;
 
 use crate::{
     require,

@@ -1,10 +1,10 @@
 //! A synthetic comparison with every outcome.
 
 use bpfcost::{
-    experiment::Unit,
     measure::Warning,
     record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side},
 };
+use bpfcost_model::Unit;
 
 /// One case of every outcome, and one on each side alone.
 pub fn changes() -> Changes {

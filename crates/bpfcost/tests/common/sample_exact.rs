@@ -3,11 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{
-    experiment::{Problem, Role, Unit},
-    measure::Stop,
-    record::*,
-};
+use bpfcost::{measure::Stop, record::*};
+use bpfcost_model::{Problem, Role, Unit};
 
 use super::sample_record;
 
@@ -197,7 +194,7 @@ fn recount(index: usize, case: &mut CaseRecord, change: impl Fn(usize, f64) -> f
     }
     if let Some(found) = &mut case.calibration {
         found.ns_per_op = count;
-        found.batch = bpfcost::experiment::Batch((4e5 / count) as u64);
+        found.batch = bpfcost_model::Batch((4e5 / count) as u64);
         found.ratio = found.ratio.map(|_| 2.0);
     }
 }

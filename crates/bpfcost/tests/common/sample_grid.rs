@@ -4,11 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{
-    experiment::{Batch, Grid, Layout, Problem, Role},
-    measure::Calibration,
-    record::*,
-};
+use bpfcost::{measure::Calibration, record::*};
+use bpfcost_model::{Batch, Grid, Layout, Problem, Role};
 
 use super::{sample_exact, sample_record};
 

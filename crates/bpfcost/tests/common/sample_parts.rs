@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use bpfcost::{
     builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS},
-    experiment::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit},
     measure::Plan,
     record::*,
 };
+use bpfcost_model::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit};
 
 use super::synthetic;
 

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Batch, Layout, Problem, Role, Unit},
     measure::{Calibration, Stop, Warning},
     record::*,
 };
+use bpfcost_model::{Batch, Layout, Problem, Role, Unit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

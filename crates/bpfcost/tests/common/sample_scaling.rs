@@ -3,11 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{
-    experiment::{Case, Layout, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
-    measure::Plan,
-    record::*,
-};
+use bpfcost::{measure::Plan, record::*};
+use bpfcost_model::{Case, Layout, Pair, Problem, Role, Scaling, Sizing, Trial, Unit};
 
 use super::synthetic;
 

@@ -3,11 +3,11 @@
 
 use bpfcost::{
     builtin::workload::Workload,
-    experiment::{Case, Experiment, Layout, ProbedWorkload, Problem, Trial},
     measure::{Plan, Stop},
     record::*,
-    workload::{Definition, OFF, VARIANT},
+    workload::Definition,
 };
+use bpfcost_model::{Case, Experiment, Layout, OFF, ProbedWorkload, Problem, Trial, VARIANT};
 
 use super::synthetic;
 

@@ -1,9 +1,7 @@
 //! What a run of some plan would have seen, by a function that says what each trial is.
 
-use bpfcost::{
-    experiment::{Batch, Case, Trial},
-    measure::{Calibration, Event, Measurements, Plan, Stop},
-};
+use bpfcost::measure::{Calibration, Event, Measurements, Plan, Stop};
+use bpfcost_model::{Batch, Case, Trial};
 
 /// Trials of a case in an epoch.
 pub const TRIALS: usize = 3;

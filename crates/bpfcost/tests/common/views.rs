@@ -2,7 +2,6 @@
 
 use bpfcost::{
     builtin::view,
-    experiment::Role,
     record::{CaseRecord, Changes, Record},
     report::{
         compare, markdown as document,
@@ -13,6 +12,7 @@ use bpfcost::{
         terminal,
     },
 };
+use bpfcost_model::Role;
 
 pub fn table(record: &Record, style: Style) -> String {
     terminal::render(

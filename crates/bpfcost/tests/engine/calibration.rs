@@ -1,9 +1,7 @@
 //! Batches reach their goal, and what is not proportional is reported.
 
-use bpfcost::{
-    experiment::{Batch, Fault, Sizing},
-    measure::{Calibration, Event, Measurements, PROPORTIONALITY, Warning},
-};
+use bpfcost::measure::{Calibration, Event, Measurements, PROPORTIONALITY, Warning};
+use bpfcost_model::{Batch, Fault, Sizing};
 
 use crate::mock::{Ask, Lab, Mock, normal};
 

@@ -1,10 +1,10 @@
 //! Counting instructions: no noise to average out, only interruptions to keep out.
 
 use bpfcost::{
-    experiment::{Fault, Sizing},
     measure::{Event, Stop},
     record::{Record, Status, VerdictRecord},
 };
+use bpfcost_model::{Fault, Sizing};
 
 use crate::mock::{Ask, Mock};
 
@@ -217,7 +217,7 @@ fn what_needs_several_cpus_is_unsupported() {
 fn a_case_that_fails_while_its_batch_is_sought_is_invalid_and_the_others_run() {
     let mock = Mock::with(2, |_, ask: Ask| {
         if ask.case == 1 && ask.batch > 1 {
-            return Err(Fault::Invalid(bpfcost::experiment::Problem {
+            return Err(Fault::Invalid(bpfcost_model::Problem {
                 check: "waits".to_owned(),
                 expected: "0".to_owned(),
                 got: "1".to_owned(),

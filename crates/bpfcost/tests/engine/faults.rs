@@ -3,10 +3,8 @@
 use std::rc::Rc;
 
 use anyhow::anyhow;
-use bpfcost::{
-    experiment::{Fault, Observed, Role},
-    measure::{Error, Event, Measurements, Plan, Stop, measure},
-};
+use bpfcost::measure::{Error, Event, Measurements, Plan, Stop, measure};
+use bpfcost_model::{Fault, Observed, Role};
 
 use crate::mock::{Mock, invalid, noisy};
 

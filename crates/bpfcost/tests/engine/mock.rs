@@ -9,12 +9,10 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use bpfcost::{
-    experiment::{
-        Batch, Case, Description, Experiment, Fault, LoadedEpoch, Observed, Overhead, Pair,
-        Problem, Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
-    },
-    measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure},
+use bpfcost::measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure};
+use bpfcost_model::{
+    Batch, Case, Description, Experiment, Fault, LoadedEpoch, Observed, Overhead, Pair, Problem,
+    Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use bpfcost::{
-    experiment::{Observed, Role},
-    measure::{Event, Plan, Warning},
-};
+use bpfcost::measure::{Event, Plan, Warning};
+use bpfcost_model::{Observed, Role};
 
 use crate::mock::Mock;
 

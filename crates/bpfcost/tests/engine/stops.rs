@@ -2,13 +2,10 @@
 
 use std::rc::Rc;
 
-use bpfcost::{
-    experiment::{Experiment, Metric, Role},
-    measure::{
-        Error, Event, Expectation, FIRST_EPOCHS, Measurements, PRECISION, Plan, Stop, expect,
-        forecast,
-    },
+use bpfcost::measure::{
+    Error, Event, Expectation, FIRST_EPOCHS, Measurements, PRECISION, Plan, Stop, expect, forecast,
 };
+use bpfcost_model::{Experiment, Metric, Role};
 use bpfcost_stats::power::detectable_for_spread;
 
 use crate::mock::{Mock, noisy};

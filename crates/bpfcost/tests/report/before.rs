@@ -9,10 +9,10 @@ use std::{
 
 use crate::common::views;
 use bpfcost::{
-    experiment::Layout,
     record::{self, Record},
     report::style::Style,
 };
+use bpfcost_model::Layout;
 
 const RECORDS: [&str; 12] = [
     "ladder",

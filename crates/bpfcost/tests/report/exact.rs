@@ -3,10 +3,10 @@
 
 use crate::common::{sample_changes, sample_exact, views};
 use bpfcost::{
-    experiment::Unit,
     record::Record,
     report::{compare, json, style::Style},
 };
+use bpfcost_model::Unit;
 
 #[test]
 fn table() {

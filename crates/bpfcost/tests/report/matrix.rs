@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::common::{sample_exact, sample_record, views};
 use bpfcost::{
-    experiment::Role,
     record::{Record, Reference, Status, VerdictRecord},
     report::{
         matrix::{self, Matrix, ReportPart},
@@ -13,6 +12,7 @@ use bpfcost::{
         summary,
     },
 };
+use bpfcost_model::Role;
 
 /// Two kernels counted, two times on different footing.
 fn mixed() -> Vec<Record> {

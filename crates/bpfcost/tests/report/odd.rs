@@ -3,10 +3,10 @@
 
 use crate::common::{sample_changes, sample_grid, sample_record, views};
 use bpfcost::{
-    experiment::{Layout, Role},
     record::{Raw, Record, Status},
     report::{csv, json, style::Style},
 };
+use bpfcost_model::{Layout, Role};
 
 /// Every view of a record, with colour off.
 fn views(record: &Record) -> Vec<String> {

@@ -12,7 +12,6 @@ use bpfcost::{
         attach::{parts::Parts, shown},
         view,
     },
-    experiment::Layout,
     record::{CostEstimate, Record},
     report::{
         rate::{self, EventLoad},
@@ -21,6 +20,7 @@ use bpfcost::{
         table::{self, Table},
     },
 };
+use bpfcost_model::Layout;
 use bpfcost_stats::Additive;
 
 fn tables(record: &Record) -> String {

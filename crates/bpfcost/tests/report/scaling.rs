@@ -5,11 +5,11 @@ use crate::common::{
     views,
 };
 use bpfcost::{
-    experiment::Layout,
     measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
     report::{matrix::Matrix, style::Style, summary},
 };
+use bpfcost_model::Layout;
 
 /// Epochs of a quick run.
 const EPOCHS: usize = 12;

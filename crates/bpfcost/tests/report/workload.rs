@@ -7,8 +7,8 @@ use crate::common::{
 use bpfcost::{
     record::{Record, States, Status, VerdictRecord},
     report::{style::Style, summary},
-    workload::Headline,
 };
+use bpfcost_model::Headline;
 
 fn shown(record: &Record) -> String {
     views::table(record, Style::default())

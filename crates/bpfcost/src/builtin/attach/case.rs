@@ -8,7 +8,7 @@ use bpfcost_bpf::{
     attach::{Attach, Body, BodyMaps, Driver},
 };
 
-use crate::experiment::{Case, Pair, Role, Sizing};
+use bpfcost_model::{Case, Pair, Role, Sizing};
 
 /// Loads of a case with stacks where instructions are counted: what such a program costs goes by how the
 /// stack hashes, and so by where the kernel and its programs lie in memory.

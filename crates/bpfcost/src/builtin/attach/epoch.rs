@@ -17,7 +17,7 @@ use super::{
     case::AttachCase,
     proof::{self, AttachProof},
 };
-use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Slices, Trial, prove};
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Slices, Trial, prove};
 
 /// Events between attaching and the first batch that counts: the kernel may change how a probe works at
 /// its first hits, and maps get their entries.

@@ -26,10 +26,8 @@ use bpfcost_stats::{
 };
 
 use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
-use crate::{
-    experiment::Grid,
-    record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status},
-};
+use crate::record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status};
+use bpfcost_model::Grid;
 
 /// The body that does nothing: the mechanism alone.
 const PLAIN: &str = "empty";

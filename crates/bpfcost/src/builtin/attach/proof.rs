@@ -8,7 +8,7 @@ use bpfcost_bpf::{
 };
 
 use super::case::AttachCase;
-use crate::experiment::{Batch, Problem, differs};
+use bpfcost_model::{Batch, Problem, differs};
 
 /// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
 pub const KERNEL_NS: &str = "kernel_ns";

@@ -5,7 +5,6 @@ use bpfcost_stats::Additive;
 
 use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use crate::{
-    experiment::Unit,
     record::{CostEstimate, Reading, Record},
     report::{
         csv::{self, CsvColumns},
@@ -14,6 +13,7 @@ use crate::{
         words,
     },
 };
+use bpfcost_model::Unit;
 use bpfcost_text::{self, number};
 
 /// The tables of a record's parts; none where it has no such cases.

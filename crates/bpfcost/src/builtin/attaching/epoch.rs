@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     builtin::memory::{self, KernelMemory},
-    experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove},
     process::allow_files,
 };
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
 /// The sites of each case.
 pub(super) struct AttachingEpoch {

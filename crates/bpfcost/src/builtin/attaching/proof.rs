@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bpfcost_bpf::attach::SiteCounts;
 
 use super::{AttachingCase, DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS, epoch::Step};
-use crate::experiment::{Problem, Trial, differs};
+use bpfcost_model::{Problem, Trial, differs};
 
 /// All that was seen in a trial.
 #[derive(Clone, Copy, Debug)]

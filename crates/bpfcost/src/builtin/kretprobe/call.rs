@@ -22,7 +22,7 @@ use rustix::{
 };
 
 use crate::builtin::thread_group::{PATIENCE, ThreadGroup};
-use crate::experiment::{Batch, Fault};
+use bpfcost_model::{Batch, Fault};
 
 /// The largest batch of calls that sleep; a counter could hold more.
 const MOST_ROUNDS: u64 = 1 << 16;

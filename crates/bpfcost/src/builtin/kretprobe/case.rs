@@ -9,7 +9,7 @@ use bpfcost_bpf::{
 };
 
 use super::call::Syscall;
-use crate::experiment::{Case, Pair, Role, Sizing};
+use bpfcost_model::{Case, Pair, Role, Sizing};
 
 /// Instances of a kretprobe, by CPU: those of the study. The second is what the kernel itself takes.
 const MAXACTIVE: [u32; 3] = [1, 2, 4];

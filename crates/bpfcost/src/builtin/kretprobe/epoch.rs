@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, CounterBody, attached_at};
 
 use super::{call::CallThreads, case::KretprobeCase, proof::KretprobeProof};
-use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.
 const FIRST_CALLS: Batch = Batch(1);

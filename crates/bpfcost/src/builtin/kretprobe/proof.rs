@@ -6,10 +6,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use bpfcost_bpf::attach::{AttachMethod, HitCounts};
 
 use super::call::{CallResult, Syscall};
-use crate::{
-    experiment::{Batch, Problem, Trial, differs},
-    record::MISSED_SHARE,
-};
+use crate::record::MISSED_SHARE;
+use bpfcost_model::{Batch, Problem, Trial, differs};
 
 /// Calls per second of all threads together.
 pub(super) const CALLS_PER_S: &str = "calls_per_s";

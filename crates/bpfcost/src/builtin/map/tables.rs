@@ -13,7 +13,7 @@ use super::work::{
     Operation::{self, Hit, InsertDelete, Miss},
     RING_BYTES, Size,
 };
-use crate::experiment::{Fault, Problem, Setup, differs, prove};
+use bpfcost_model::{Fault, Problem, Setup, differs, prove};
 
 /// Room beside the resident entries: free elements that a CPU of an LRU map keeps for itself, twice over.
 const ROOM: u64 = 256;

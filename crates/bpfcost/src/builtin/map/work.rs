@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::experiment::{Case, Role, Sizing};
+use bpfcost_model::{Case, Role, Sizing};
 
 /// With a search in each operation, a larger batch would use up the iterations that `can_loop` grants a program.
 const MOST_OPS: u64 = 1 << 20;

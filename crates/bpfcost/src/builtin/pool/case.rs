@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{kind::PoolKind, space::Space};
-use crate::experiment::{Case, Pair, Role, Sizing};
+use bpfcost_model::{Case, Pair, Role, Sizing};
 
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::{
     line::{self, CpuLocation},
     space::Space,
 };
-use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
 
 /// Minimum pairs per thread: fewer would measure the threads' start.
 const LEAST_PAIRS: u64 = 64;

@@ -19,7 +19,7 @@ use super::{
     super::thread_group::{Member, PATIENCE, ThreadGroup},
     proof::{PoolContents, TrialCounts},
 };
-use crate::experiment::Fault;
+use bpfcost_model::Fault;
 
 /// Of a batch, this part is done again with a look at the clock around each pair.
 const LATENCY_SHARE: u64 = 16;

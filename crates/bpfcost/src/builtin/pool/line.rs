@@ -14,7 +14,7 @@ use super::{
     super::thread_group::{Member, PATIENCE, ThreadGroup},
     case::CacheLine,
 };
-use crate::experiment::{Batch, Fault, Trial, differs, prove};
+use bpfcost_model::{Batch, Fault, Trial, differs, prove};
 
 /// Looks at a line between two looks at how long this lasts, and offers of the CPU to others.
 const SPINS: u32 = 1 << 14;

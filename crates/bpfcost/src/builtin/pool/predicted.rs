@@ -90,9 +90,9 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let prediction = Prediction::of(record).ok()??;
     Some(Box::new(move |case| {
         // The model knows no other circumstances.
-        let usual = scaling
-            .place(case)
-            .filter(|_| scaling.apart(case).is_empty());
+        let usual = case
+            .point(scaling)
+            .filter(|_| case.beside_point(scaling).is_empty());
         let rate = usual.and_then(|(series, threads)| prediction.rate(series, threads));
         vec![("predicted".to_owned(), csv::plain(rate))]
     }))

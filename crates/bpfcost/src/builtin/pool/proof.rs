@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hdrhistogram::Histogram;
 
 use super::fixture::ThreadCount;
-use crate::experiment::{Batch, Problem, Trial, differs};
+use bpfcost_model::{Batch, Problem, Trial, differs};
 
 /// Pairs per second of all threads together.
 pub(super) const PAIRS_PER_S: &str = "pairs_per_s";

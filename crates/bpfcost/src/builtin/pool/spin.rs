@@ -5,7 +5,7 @@ use std::{hint::black_box, time::Instant};
 use anyhow::{Result, ensure};
 use bpfcost_bpf::CpuPin;
 
-use crate::experiment::{Sentinel, SentinelTrial};
+use bpfcost_model::{Sentinel, SentinelTrial};
 
 /// Multiplications that count as one operation, as the sentinel of other experiments has them.
 const MULTIPLICATIONS: u32 = 100;

@@ -25,10 +25,10 @@ use crate::{
         batch::{self, WARM_UP_SHARE, mix},
         memory::KernelMemory,
     },
-    experiment::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove},
     program::{Behaviour, Input, InstructionTracer},
     record::RESET_TWICE,
 };
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove};
 
 /// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored
 /// is as it was, and after an odd number it is as one run leaves it.

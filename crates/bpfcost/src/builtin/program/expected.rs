@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    builtin::packet_diff,
-    experiment::{Problem, differs},
-    program::Behaviour,
-};
+use crate::{builtin::packet_diff, program::Behaviour};
+use bpfcost_model::{Problem, differs};
 
 /// What runs do in maps and variables that they should not, by the amounts of the command line. `is_read` is whether a
 /// place is compared at all.

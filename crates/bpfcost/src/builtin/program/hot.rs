@@ -4,10 +4,8 @@ use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{NativeProgram, Traceable};
 
 use super::proof::Expected;
-use crate::{
-    experiment::{Fault, differs, prove},
-    program::{HotSpots, InstructionTracer, RunTrace},
-};
+use crate::program::{HotSpots, InstructionTracer, RunTrace};
+use bpfcost_model::{Fault, differs, prove};
 
 /// The key of hot spots among what is observed of a case.
 pub(super) const HOT_SPOTS: &str = "hot_spots";

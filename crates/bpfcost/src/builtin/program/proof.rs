@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use bpfcost_bpf::program::{Ran, STATE_WORDS};
 
-use crate::{
-    builtin::packet_diff,
-    experiment::{Problem, differs},
-};
+use crate::builtin::packet_diff;
+use bpfcost_model::{Problem, differs};
 
 /// What each run must do.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@ use bpfcost_bpf::program::Drift;
 
 use super::shown;
 use crate::{
-    experiment::Role,
     program::{Behaviour, MIX},
     record::Record,
     report::{
@@ -12,6 +11,7 @@ use crate::{
         table::{Cell, Head, Table},
     },
 };
+use bpfcost_model::Role;
 use bpfcost_text::{self, number};
 
 /// Rows that a terminal shows unless all are asked for.

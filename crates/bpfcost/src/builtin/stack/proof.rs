@@ -4,7 +4,7 @@
 use bpfcost_bpf::stack::{StackBatch, StackTaker};
 
 use super::StackCase;
-use crate::experiment::{Problem, differs};
+use bpfcost_model::{Problem, differs};
 
 /// What the helper also takes: frames of the program itself.
 const MOST_OWN: usize = 8;

@@ -17,14 +17,14 @@ use super::{
     window,
 };
 use crate::{
-    experiment::{ABORTED, Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial},
     probe::{self, Probe},
     process::RunContext,
     workload::{
-        Base, Client, Definition, LoadClient, LoadResult, OFF, Output, OwnServer, Variant,
+        Base, Client, Definition, LoadClient, LoadResult, Output, OwnServer, Variant,
         outside::{self, Outside},
     },
 };
+use bpfcost_model::{ABORTED, Batch, Case, Fault, LoadedEpoch, OFF, Observed, Setup, Trial};
 
 /// A window is at least so many times as long as it takes to switch a probe on.
 const SHARE_OF_ATTACHING: u32 = 3;

@@ -14,11 +14,11 @@ use bpfcost_bpf::{
 };
 
 use crate::{
-    experiment::{Fault, Problem},
     probe::{ExpectedParts, Inventory, Probe},
     process::RunContext,
     workload::LoadResult,
 };
+use bpfcost_model::{Fault, Problem};
 
 /// Makes the load of a window, or watches the load of others.
 pub(super) type LoadMaker<'a> = &'a mut dyn FnMut(&RunContext) -> Result<LoadResult, Fault>;

@@ -5,13 +5,13 @@ use std::{net::IpAddr, rc::Rc};
 use anyhow::{Context, Result};
 
 use crate::{
-    experiment::Case,
     process::RunContext,
     workload::{
         Client, Definition, LoadClient, LoadResult, Network, Path, Server, UsageReader,
         outside::{LoadOrder, Outside},
     },
 };
+use bpfcost_model::Case;
 
 /// A server and the network on which clients reach it.
 pub(super) struct ServerInstance {

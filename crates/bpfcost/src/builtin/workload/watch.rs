@@ -12,12 +12,12 @@ use anyhow::{Context, Result, anyhow};
 
 use super::guard::{Account, Guard, Service};
 use crate::{
-    experiment::{ENDED, Fault},
     probe::{unit_group, unit_pids},
     process::{Capture, Process, RunContext, describe_exit, process_tree},
     restore::started,
-    workload::{LoadResult, Reading, RunningServer, UsageReader, UsageSnapshot, VARIANT, find},
+    workload::{LoadResult, Reading, RunningServer, UsageReader, UsageSnapshot, find},
 };
+use bpfcost_model::{ENDED, Fault, VARIANT};
 
 /// Interval at which the service is checked to be alive.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -16,14 +16,11 @@ use super::{
     server_instance::ServerInstance,
 };
 use crate::{
-    experiment::{Fault, Problem, Trial},
     probe::{Probe, WindowCounts},
     process::RunContext,
-    workload::{
-        CountCheck, Definition, Headline, LONGEST, LoadClient, Reading, SECOND, Usage, Variant,
-        allowed,
-    },
+    workload::{CountCheck, Definition, LONGEST, LoadClient, Reading, Usage, Variant, allowed},
 };
+use bpfcost_model::{Fault, Headline, Problem, SECOND, Trial};
 
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;

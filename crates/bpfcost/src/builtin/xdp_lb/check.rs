@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use bpfcost_bpf::lb::{Flood, LbCounters, LruEntry};
 
 use super::model::Expected;
-use crate::experiment::Problem;
+use bpfcost_model::Problem;
 
 /// How many wrong counters a problem spells out.
 const SHOWN: usize = 8;

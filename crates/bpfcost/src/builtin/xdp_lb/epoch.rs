@@ -22,7 +22,7 @@ use crate::builtin::{
     memory::KernelMemory,
     packet_diff,
 };
-use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
 /// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
 /// was stopped for a while, or a slow machine, must not let them expire unnoticed.

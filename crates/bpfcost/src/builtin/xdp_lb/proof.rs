@@ -15,7 +15,8 @@ use super::{
     scenario::Scenario,
     sequence::Sequence,
 };
-use crate::{builtin::packet_diff, experiment::Problem};
+use crate::builtin::packet_diff;
+use bpfcost_model::Problem;
 
 /// What every batch must leave, whatever its body.
 pub(super) fn outcome_problem(

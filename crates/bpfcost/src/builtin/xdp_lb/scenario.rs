@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use bpfcost_bpf::lb::Reset;
 
-use crate::experiment::Sizing;
+use bpfcost_model::Sizing;
 
 /// Operations of `tcp-v4-lru-warmup`: 6500 draws from 4096 sources touch about half of them anew.
 const WARMUP_OPS: u64 = 6500;

@@ -16,7 +16,7 @@ use super::{
     scenario::{self, Action, Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
 };
-use crate::experiment::Sizing;
+use bpfcost_model::Sizing;
 
 /// Study 002's scenarios, in its order: name; source and VIP; the VIP's number; what the packet is;
 /// the LRU before it (`bypass`: the VIP does not use it) and which operations miss it; action; bytes

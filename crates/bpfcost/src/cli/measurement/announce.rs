@@ -3,15 +3,16 @@
 //!
 //! [`Estimate`]: crate::cli::estimate::Estimate
 
+use crate::builtin::workload::Workload;
 use bpfcost_stats::looks::first_look;
 
 use crate::{
     builtin::workload::learning_time,
     cli::output::note,
-    experiment::{Case, Experiment},
     measure::{FIRST_EPOCHS, Plan},
     workload::Definition,
 };
+use bpfcost_model::{Case, Experiment};
 use bpfcost_text::number::{duration, plural};
 
 /// Names of cases in a line before it says "…".
@@ -19,7 +20,7 @@ const MOST_NAMES: usize = 6;
 
 /// Announces a plan that measures a workload; silent for others.
 pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
-    let Some(definition) = plan.subject.workload() else {
+    let Ok(Some(definition)) = Workload::definition_of(&plan.subject) else {
         return;
     };
     let windows = definition.period_ms.map_or(String::new(), |period_ms| {
@@ -34,7 +35,7 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
         plural(plan.cases.len(), "case"),
         plural(first_look(plan.comparisons()), "epoch"),
     );
-    note_guard(definition);
+    note_guard(&definition);
     let cases = experiment.cases();
     let out = left_out(&cases, plan);
     if !out.is_empty() {

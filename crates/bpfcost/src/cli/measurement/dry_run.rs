@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use crate::{
     cli::{output::say, place},
-    experiment::Experiment,
     measure::{Plan, forecast, time_option},
     target::Host,
 };
+use bpfcost_model::Experiment;
 use bpfcost_text::number::{duration, plural};
 
 /// Shows all of it for one plan.

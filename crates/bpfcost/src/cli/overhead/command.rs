@@ -6,8 +6,9 @@ use super::{Args, empty, load_generator::LoadGenerator};
 use crate::{
     cli::{command::split, exit::usage},
     probe,
-    workload::{Client, Definition, Headline, Ready, ServerSpec},
+    workload::{Client, Definition, Ready, ServerSpec},
 };
+use bpfcost_model::Headline;
 
 /// Seconds that one run of a command may take.
 const LONGEST_S: f64 = 600.0;

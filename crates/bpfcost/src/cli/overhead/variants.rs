@@ -5,8 +5,9 @@ use anyhow::Result;
 use crate::{
     cli::exit::usage,
     probe::{self, Spec},
-    workload::{OFF, Variant},
+    workload::Variant,
 };
+use bpfcost_model::OFF;
 
 /// The probes as variants; `off` comes first.
 pub(super) fn variants(probes: &[String]) -> Result<Vec<Variant>> {

@@ -7,8 +7,9 @@ use crate::{
     cli::exit::usage,
     process::process_name,
     restore::{started, systemctl},
-    workload::{Definition, Headline, RunningServer, SECOND, ServerSpec},
+    workload::{Definition, RunningServer, ServerSpec},
 };
+use bpfcost_model::{Headline, SECOND};
 
 /// The service or process as a workload.
 pub(super) fn definition(args: &Args, watched: &str) -> Result<Definition> {

@@ -1,5 +1,6 @@
 //! A probe on a workload: a built-in one, or one that a file describes.
 
+use crate::builtin::workload::Workload;
 use anyhow::Result;
 
 use crate::{
@@ -8,9 +9,9 @@ use crate::{
         exit::usage,
         select::{self, DEFINITION},
     },
-    experiment::Experiment as _,
     workload::Definition,
 };
+use bpfcost_model::Experiment as _;
 use bpfcost_text::suggest;
 
 /// Refuses the name of a workload where a probe is expected.
@@ -36,7 +37,7 @@ fn names() -> Vec<String> {
 pub(super) fn definition(name: &str) -> Result<Definition> {
     let experiment = select::experiment(name)?;
     let description = experiment.description();
-    let Some(definition) = description.subject.workload() else {
+    let Some(mut definition) = Workload::definition_of(&description.subject)? else {
         let names = names();
         return Err(usage(format!(
             "{name} is not a workload{}\n  Workloads: {}, or your FILE.toml\n  \
@@ -45,7 +46,6 @@ pub(super) fn definition(name: &str) -> Result<Definition> {
             names.join(", ")
         )));
     };
-    let mut definition = definition.clone();
     for factor in &mut definition.factors {
         factor.values = if factor.quick.is_empty() {
             factor.values.drain(..).take(1).collect()

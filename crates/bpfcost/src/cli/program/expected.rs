@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use crate::{
     cli::{exit::usage, output::note},
-    experiment::{Case, Role},
     measure::Plan,
     program::{Behaviour, Expectation, OwnPrograms, expected_file},
     record::{CaseRecord, Record, Status},
 };
+use bpfcost_model::{Case, Role};
 
 /// Refuses files that say nothing of a program and a packet that are measured.
 pub(super) fn complete<'a>(

@@ -12,10 +12,10 @@ use super::{
     ladder::{LadderReading, product},
 };
 use crate::{
-    experiment::{Case, Pair},
     measure::{CaseData, Measurements, Plan},
     record::{self, Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord},
 };
+use bpfcost_model::{Case, Pair};
 
 /// Self-tests that are simulated for each fault.
 const SELF_TESTS: u64 = 100;

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use super::select;
 use crate::{
     builtin::aa::AaTest,
-    experiment::Experiment,
     measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,
 };
+use bpfcost_model::Experiment;
 
 /// The experiment that is run against itself, and its cases: short and long paths, one that is all
 /// cache misses.

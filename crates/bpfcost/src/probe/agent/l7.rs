@@ -28,10 +28,10 @@ use serde::Serialize;
 use self::exchange::{Endpoint, Exchanges, Latency};
 use super::{Agent, EVERY, watched::Watched};
 use crate::{
-    fault::Problem,
     probe::{BuiltIn, WindowCounts},
     process::RunContext,
 };
+use bpfcost_model::Problem;
 
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);

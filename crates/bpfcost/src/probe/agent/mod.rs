@@ -25,7 +25,8 @@ pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
 use super::WindowCounts;
-use crate::{fault::Problem, process::RunContext};
+use crate::process::RunContext;
+use bpfcost_model::Problem;
 
 /// A probe with its own user-space part, seen from inside its process.
 pub trait Agent {

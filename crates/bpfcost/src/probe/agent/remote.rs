@@ -14,10 +14,10 @@ use rustix::{
 
 use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
-    fault::Fault,
     probe::{Probe, WindowCounts, WrongProbe, leftovers},
     process::{Process, ProcessClock, RunContext, describe_exit},
 };
+use bpfcost_model::Fault;
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
 const PATIENCE: Duration = Duration::from_secs(120);

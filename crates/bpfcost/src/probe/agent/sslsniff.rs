@@ -27,10 +27,10 @@ use super::{
     watched::{Watched, in_first_namespace},
 };
 use crate::{
-    fault::{Problem, differs},
     probe::{BuiltIn, WindowCounts},
     process::RunContext,
 };
+use bpfcost_model::{Problem, differs};
 
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);

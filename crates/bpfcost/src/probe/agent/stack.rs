@@ -21,10 +21,10 @@ use bpfcost_bpf::{
 
 use super::{Agent, AgentInfo, EVERY};
 use crate::{
-    fault::Problem,
     probe::{Arguments, BuiltIn, PrintedStacks, Runs, StackPrinter, WindowCounts},
     process::RunContext,
 };
+use bpfcost_model::Problem;
 use bpfcost_text::suggest;
 
 /// Its entry.

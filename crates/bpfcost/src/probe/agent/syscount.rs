@@ -29,10 +29,10 @@ use super::{
     watched::{in_first_namespace, monotonic_ns},
 };
 use crate::{
-    fault::Problem,
     probe::{BuiltIn, WindowCounts},
     process::{RunContext, threads},
 };
+use bpfcost_model::Problem;
 
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::fault::Problem;
+use bpfcost_model::Problem;
 
 /// The initial PID namespace: its inode number is the same on every kernel (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";

@@ -3,10 +3,8 @@
 use proptest::prelude::*;
 
 use super::{super::*, built, case, events, finished, plan, record, trial, usual};
-use crate::{
-    experiment::{Metric, Problem, Role},
-    measure::{Event, Plan, Stop, Warning},
-};
+use crate::measure::{Event, Plan, Stop, Warning};
+use bpfcost_model::{Metric, Problem, Role};
 
 fn build(events: &[Event]) -> Record {
     built(&plan(), events, Machine::default())
@@ -416,10 +414,7 @@ fn an_aborted_run_has_no_estimate_without_an_interval() {
         let mut events = events(epochs, usual);
         events.pop();
         let text = "The probe was detached after 0.2 s: it cost too much.";
-        events.push(Event::Warned(Warning::new(
-            crate::experiment::ABORTED,
-            text,
-        )));
+        events.push(Event::Warned(Warning::new(bpfcost_model::ABORTED, text)));
         events.push(Event::Stopped {
             stop: Stop::Aborted,
         });

@@ -5,10 +5,8 @@ use std::sync::LazyLock;
 use bpfcost_stats::session_spread::Level;
 
 use super::super::*;
-use crate::{
-    experiment::{Problem, Role, Unit},
-    measure::Plan,
-};
+use crate::measure::Plan;
+use bpfcost_model::{Problem, Role, Unit};
 
 /// A record whose cases have these values, known to a share `half` within the session.
 pub(super) fn session(started: &str, values: &[(&str, f64)], half: f64) -> Record {

@@ -1,10 +1,8 @@
 //! Comparing records of exact targets: a gate without chance.
 
 use super::{super::*, compare::session};
-use crate::{
-    experiment::{Batch, Unit},
-    measure::Calibration,
-};
+use crate::measure::Calibration;
+use bpfcost_model::{Batch, Unit};
 
 /// A record whose cases take these ranges over loads, with so many trials that agree.
 fn counted(started: &str, cases: &[(&str, f64, [f64; 2], usize)]) -> Vec<Record> {

@@ -214,7 +214,7 @@ fn another_machine_or_plan_is_refused() {
     assert!(header.continues(cases, &machine()).is_ok());
     // Cases that were left out of the run may have changed.
     let mut more = cases.clone();
-    more.push(made::case("new", crate::experiment::Role::Case, None));
+    more.push(made::case("new", bpfcost_model::Role::Case, None));
     assert!(header.continues(&more, &machine()).is_ok());
     more[1].floor = None;
     assert!(matches!(

@@ -43,12 +43,12 @@ fn a_record_has_the_keys_of_schema_1() {
             share: 1.0,
         });
     record.cases[0].calibration = Some(crate::measure::Calibration {
-        batch: crate::experiment::Batch(1),
+        batch: bpfcost_model::Batch(1),
         ns_per_op: 1.0,
         ratio: None,
         attempts: 1,
     });
-    record.cases[0].problems.push(crate::experiment::Problem {
+    record.cases[0].problems.push(bpfcost_model::Problem {
         check: "c".into(),
         expected: "e".into(),
         got: "g".into(),

@@ -13,10 +13,8 @@ mod undisturbed;
 use std::collections::BTreeMap;
 
 use super::{Machine, RESET_TWICE, Record, SessionSpreadRecord, SessionSpreadsRecord};
-use crate::{
-    experiment::{Case, Pair, Role, Sizing, Trial, Unit},
-    measure::{Event, Measurements, Plan, Stop},
-};
+use crate::measure::{Event, Measurements, Plan, Stop};
+use bpfcost_model::{Case, Pair, Role, Sizing, Trial, Unit};
 
 /// A case without reset: its floor, if any, is the empty loop.
 pub(super) fn case(name: &str, role: Role, floor: Option<&str>) -> Case {

@@ -6,10 +6,10 @@ use super::super::{BudgetAnswer, BudgetVerdict, Machine, Record, Status, Verdict
 use super::{built, finished};
 use crate::{
     builtin::workload::Workload,
-    experiment::{Experiment as _, Trial},
     measure::{Event, Plan, Stop},
     workload::Definition,
 };
+use bpfcost_model::{Experiment as _, Trial};
 
 /// Epochs of a run, and windows of a case in each.
 const EPOCHS: usize = 10;

@@ -1,10 +1,8 @@
 //! The undisturbed state: where it leads, what it is compared with, and where it is not known.
 
 use super::{super::*, built, events, plan};
-use crate::{
-    experiment::Slices,
-    measure::{Event, Plan},
-};
+use crate::measure::{Event, Plan};
+use bpfcost_model::Slices;
 
 /// Slices of a batch, of which all but the calm ones are beside a neighbour.
 fn slices_with(level: f64, calm: impl Fn(usize) -> bool) -> Slices {
@@ -165,7 +163,7 @@ fn targets_side_by_side_are_in_one_reading() {
     assert!(near(value(&both, 0), 50.0) && near(value(&both, 1), 50.0));
     // Counts have no neighbours.
     let counts = Record {
-        unit: crate::experiment::Unit::InstructionsPerOp,
+        unit: bpfcost_model::Unit::InstructionsPerOp,
         ..on("exact:6.12", &[])
     };
     assert!(near(value(&CrossTarget::new(&[&new, &counts]), 0), 50.0));

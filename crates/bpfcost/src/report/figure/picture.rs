@@ -8,7 +8,6 @@ use super::{
     svg::{Svg, escape},
 };
 use crate::{
-    experiment::Unit,
     record::{CaseRecord, Record, Status, VerdictRecord},
     report::{
         rows::{self, CaseRow, PairRow},
@@ -16,6 +15,7 @@ use crate::{
         words,
     },
 };
+use bpfcost_model::Unit;
 use bpfcost_text::{self, number};
 
 /// Pixels: the picture, the plots in it, where values and verdicts begin, margins, and a row's height.

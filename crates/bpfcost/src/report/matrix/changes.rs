@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::{CellText, Matrix};
 use crate::{
-    experiment::Grid,
     record::{Difference, VerdictRecord},
     report::table::{Cell, Head, Table},
 };
+use bpfcost_model::Grid;
 use bpfcost_text::{self, number};
 
 /// Changes beyond this share are named.
@@ -51,7 +51,7 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     let changes = matrix.rows().filter_map(|row| {
         let case = &matrix.cross_target.rows[row.index];
         let cell = &case.cells[columns[1]];
-        let (grid_row, column) = grid.place(cell.case.as_deref()?)?;
+        let (grid_row, column) = (cell.case.as_deref()?).cell(grid)?;
         Some(CaseChange {
             row: grid_row,
             column,

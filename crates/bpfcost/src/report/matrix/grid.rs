@@ -2,10 +2,8 @@
 //! cheapest row first.
 
 use super::{RowPosition, apart};
-use crate::{
-    experiment::{Grid, Role},
-    record::{CaseRecord, CrossTarget, CrossTargetRow, Status},
-};
+use crate::record::{CaseRecord, CrossTarget, CrossTargetRow, Status};
+use bpfcost_model::{Grid, Role};
 
 /// Where every case stands; and what no target can run, of a grid, with the reason that the first of them gives.
 pub(super) fn placed(
@@ -13,7 +11,7 @@ pub(super) fn placed(
     grid: Option<&Grid>,
 ) -> (Vec<RowPosition>, Vec<(String, String)>) {
     let grid_place = |row: &CrossTargetRow<'_>| -> Option<(String, String)> {
-        let place = grid?.place(any(row)?).filter(|_| row.role == Role::Case);
+        let place = any(row)?.cell(grid?).filter(|_| row.role == Role::Case);
         place.map(|(name, column)| (name.to_owned(), column.to_owned()))
     };
     let mut columns: Vec<String> = Vec::new();

@@ -10,13 +10,13 @@ mod view;
 
 pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
-    experiment::{Grid, Role},
     record::{
         CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference,
         VerdictRecord, by_experiment,
     },
     report::{absent, cost::CostText, rows, style::Tone, target, words},
 };
+use bpfcost_model::{Grid, Role};
 use bpfcost_text::{self, number};
 
 /// Stands where a case was no part of a run.
@@ -230,8 +230,8 @@ fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
     let mut cells = row.cells.iter().zip(&cross_target.columns);
     cells.any(
         |(cell, column)| match (cell.case.as_deref(), column.record.layout.scaling()) {
-            (Some(case), Some(scaling)) => match scaling.place(case) {
-                Some(_) => !scaling.apart(case).is_empty(),
+            (Some(case), Some(scaling)) => match case.point(scaling) {
+                Some(_) => !case.beside_point(scaling).is_empty(),
                 None => case.role == Role::Floor,
             },
             _ => false,

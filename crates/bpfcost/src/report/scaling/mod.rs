@@ -9,7 +9,6 @@ mod verdict;
 
 pub use self::summary::sentence;
 use crate::{
-    experiment::Role,
     record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record},
     report::{
         missed,
@@ -18,6 +17,7 @@ use crate::{
         target,
     },
 };
+use bpfcost_model::Role;
 use bpfcost_text::{self, number};
 
 /// Marks the knee of a curve.
@@ -73,7 +73,7 @@ impl<'a> Chart<'a> {
         let mut groups = rows::groups(self.record);
         for group in &mut groups {
             group.rows.retain(|row| {
-                row.case.role == Role::Case && self.curves.scaling.place(row.case).is_none()
+                row.case.role == Role::Case && row.case.point(&self.curves.scaling).is_none()
             });
         }
         groups.retain(|group| !group.rows.is_empty());

@@ -24,12 +24,12 @@ fn place(comparison: &ComparisonRecord, chart: &Chart<'_>) -> Option<(String, u3
     let case = |name: &str| chart.record.case(name);
     let (case, baseline) = (case(&comparison.case), case(&comparison.baseline));
     let (case, baseline) = (case?, baseline?);
-    let ((series, threads), (other, same)) = (scaling.place(case)?, scaling.place(baseline)?);
+    let ((series, threads), (other, same)) = (case.point(scaling)?, baseline.point(scaling)?);
     let named = |series: &str, apart: String| match apart.as_str() {
         "" => bpfcost_text::line(series),
         apart => bpfcost_text::line(&format!("{series}, {apart}")),
     };
-    let (case, baseline) = (scaling.apart(case), scaling.apart(baseline));
+    let (case, baseline) = (case.beside_point(scaling), baseline.beside_point(scaling));
     (threads == same).then(|| {
         let name = format!("{} against {}", named(series, case), named(other, baseline));
         (name, threads)

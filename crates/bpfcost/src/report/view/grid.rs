@@ -3,7 +3,6 @@
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use crate::{
-    experiment::Grid,
     record::{CaseRecord, Cells, Cost, Record, Status},
     report::{
         absent::{self, mark},
@@ -15,6 +14,7 @@ use crate::{
         target, words,
     },
 };
+use bpfcost_model::Grid;
 use bpfcost_text::{self, number};
 
 /// A record's cases as rows and columns, as text.

@@ -8,7 +8,6 @@ pub mod grid;
 
 use self::grid::GridTable;
 use crate::{
-    experiment,
     record::{Record, Status},
     report::{
         rows::{self, PairRow, RowGroup},
@@ -20,6 +19,7 @@ use crate::{
         workload::{self, WorkloadReport},
     },
 };
+use bpfcost_model;
 use bpfcost_text::{self, number::MISSING};
 
 /// How the cases of a record are laid out.
@@ -131,7 +131,7 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
 
 /// Why a record is not laid out as it declares.
 fn unknown(record: &Record) -> Option<Section> {
-    let experiment::Layout::Unknown(name) = &record.layout else {
+    let bpfcost_model::Layout::Unknown(name) = &record.layout else {
         return None;
     };
     let name = bpfcost_text::line(name);

@@ -181,13 +181,13 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
 
 /// Off, and every probe.
 fn names<'a>(overhead: &WorkloadReport<'a>) -> Vec<&'a str> {
-    let off = std::iter::once(crate::workload::OFF);
+    let off = std::iter::once(bpfcost_model::OFF);
     off.chain(overhead.states.variants()).collect()
 }
 
 fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
     let case = match name {
-        crate::workload::OFF => state.off,
+        bpfcost_model::OFF => state.off,
         variant => state.probed(variant).map(|probed| probed.case),
     };
     case.filter(|case| case.status == Status::Ok)

@@ -3,13 +3,12 @@
 
 use super::tables::no_result;
 use crate::{
-    experiment::ProbedWorkload,
     record::{
         CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
     },
     report::{scaling::with_ends, style::Tone, table::Cell, words},
-    workload::{Headline, SECOND},
 };
+use bpfcost_model::{Headline, ProbedWorkload, SECOND};
 use bpfcost_text::{
     self,
     number::{self, HOLD},

@@ -8,8 +8,8 @@ use crate::{
     measure::time_option,
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::budget::{self, Judged},
-    workload::LOAD,
 };
+use bpfcost_model::LOAD;
 use bpfcost_text::{
     self,
     number::{self, HOLD},

@@ -10,8 +10,8 @@ use crate::{
         table::{Cell, Column, Head, Note, Table},
         words,
     },
-    workload::OFF,
 };
+use bpfcost_model::OFF;
 use bpfcost_text::{self, number::MISSING};
 
 /// The heading above differences and their intervals.

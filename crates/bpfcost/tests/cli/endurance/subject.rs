@@ -1,7 +1,7 @@
 //! What is killed: every experiment of the program's own list, guests, programs that people bring, and every form of
 //! `overhead`.
 
-use bpfcost::experiment::{Experiment, Role};
+use bpfcost_model::{Experiment, Role};
 use rand::{Rng, RngExt as _, seq::IndexedRandom as _};
 
 use super::bystander::Bystander;
@@ -40,7 +40,7 @@ enum Kind {
 }
 
 /// All cases that may be chosen.
-fn cases(experiment: &dyn Experiment) -> impl Iterator<Item = bpfcost::experiment::Case> {
+fn cases(experiment: &dyn Experiment) -> impl Iterator<Item = bpfcost_model::Case> {
     let cases = experiment.cases().into_iter();
     cases.filter(|case| case.role == Role::Case)
 }

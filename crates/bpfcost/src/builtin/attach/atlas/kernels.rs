@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::Atlas;
 use crate::{
-    experiment::Role,
     record::{Record, VerdictRecord},
     report::{
         matrix::{Matrix, MatrixGroup, MatrixRow},
@@ -13,6 +12,7 @@ use crate::{
         view::grid::note_caption,
     },
 };
+use bpfcost_model::Role;
 
 /// How a case changed on a kernel, by the kernel's place and the case's name.
 type KernelChanges = HashMap<(usize, String), String>;

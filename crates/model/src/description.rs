@@ -1,9 +1,9 @@
 //! The description of an experiment: its name, question and factors, and how it is run and shown.
 
-use super::{Layout, Metric};
-use crate::{program::OwnPrograms, workload::Definition};
-
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Layout, Metric};
 
 /// What an experiment says of itself: plain data, made without privilege or side effects, from which `list` and
 /// `--dry-run` answer and of which a plan keeps what views need.
@@ -71,7 +71,8 @@ impl Description {
     }
 }
 
-/// What a run measures, as far as its experiment's name does not say it.
+/// What a run measures, as far as its experiment's name does not say it. A plan holds it whole, and only its experiment
+/// reads it: so a guest and a resumed run have the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
@@ -79,19 +80,31 @@ pub enum Subject {
     #[default]
     BuiltIn,
     /// A workload, and probes beside it.
-    Workload(Box<Definition>),
+    Workload(Value),
     /// A person's own programs.
-    OwnPrograms(Box<OwnPrograms>),
+    OwnPrograms(Value),
 }
 
 impl Subject {
-    /// The workload, where it is one.
-    pub fn workload(&self) -> Option<&Definition> {
-        match self {
-            Subject::BuiltIn | Subject::OwnPrograms(_) => None,
-            Subject::Workload(definition) => Some(definition),
-        }
+    /// Whether it is a workload.
+    pub fn is_workload(&self) -> bool {
+        matches!(self, Subject::Workload(_))
     }
+
+    /// A workload.
+    pub fn workload(definition: &impl Serialize) -> Self {
+        Subject::Workload(data(definition))
+    }
+
+    /// A person's own programs.
+    pub fn own_programs(programs: &impl Serialize) -> Self {
+        Subject::OwnPrograms(data(programs))
+    }
+}
+
+/// What is plain data can be written.
+fn data(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).expect("plain data")
 }
 
 /// What loads and trials take beside the batch itself.

@@ -45,7 +45,7 @@ pub struct Problem {
 }
 
 /// The problem that something is not as expected; `None` where it is.
-pub(crate) fn differs<T: PartialEq + ToString>(
+pub fn differs<T: PartialEq + ToString>(
     check: &str,
     expected: T,
     got: T,
@@ -60,6 +60,6 @@ pub(crate) fn differs<T: PartialEq + ToString>(
 }
 
 /// Nothing, or the problem as the fault that it is.
-pub(crate) fn prove(problem: Option<Problem>) -> Result<(), Fault> {
+pub fn prove(problem: Option<Problem>) -> Result<(), Fault> {
     problem.map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, Case, Slices};
-use crate::fault::Fault;
+use crate::{Batch, Case, Fault, Slices};
 
 /// One timed observation of a case that proved itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,11 +35,7 @@ pub struct Trial {
 
 impl Trial {
     /// A batch that took so long: its value is nanoseconds per operation.
-    pub(crate) fn of_batch(
-        batch: Batch,
-        elapsed_ns: f64,
-        secondary: BTreeMap<String, f64>,
-    ) -> Self {
+    pub fn of_batch(batch: Batch, elapsed_ns: f64, secondary: BTreeMap<String, f64>) -> Self {
         Trial {
             value: elapsed_ns / batch.0 as f64,
             ops: batch.0,

@@ -3,7 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Headline;
+/// The factor whose values are the probes.
+pub const VARIANT: &str = "variant";
+
+/// The baseline's name.
+pub const OFF: &str = "off";
+
+/// The factor that picks a client, where there are several.
+pub const LOAD: &str = "load";
+
+/// The default operation: seconds stand for operations, and CPU time is a share of a CPU.
+pub const SECOND: &str = "second";
 
 /// How cases are laid out.
 ///
@@ -111,6 +121,17 @@ pub struct ProbedWorkload {
     pub variants: Vec<(String, String)>,
     /// The factor along which curves are drawn, where there is one.
     pub over: Option<String>,
+}
+
+/// Whose CPU time per operation leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headline {
+    /// The processes of the server, and what interrupts did on their back.
+    #[default]
+    Server,
+    /// Everything on the machine but idling.
+    Machine,
 }
 
 impl Layout {

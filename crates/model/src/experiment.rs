@@ -1,25 +1,9 @@
 //! The traits and types of an experiment: a named question, its cases, and how one trial of a case is run. The
-//! engine knows only these types; the experiments themselves are in [`builtin`](crate::builtin).
-
-mod case;
-mod description;
-mod layout;
-mod remedy;
-mod slices;
-mod trial;
-mod unit;
+//! engine knows only these types.
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::Feature;
 
-pub use crate::fault::{ABORTED, ENDED, Fault, Problem};
-pub(crate) use crate::fault::{differs, prove};
-pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
-pub use description::{Description, Overhead, Subject};
-pub use layout::{CellNote, Grid, Layout, ProbedWorkload, Scaling};
-pub use slices::Slices;
-pub use trial::{LoadedEpoch, Observed, Sentinel, SentinelTrial, Trial};
-pub use unit::Unit;
+use crate::{Case, Description, LoadedEpoch, Need, Pair, Sentinel};
 
 /// A named question: its cases, what they are compared with, and how they are loaded.
 ///
@@ -49,7 +33,7 @@ pub trait Experiment {
 
     /// What the kernel must have for a case, the most telling first. A case that lacks something is `unsupported`,
     /// and the first that is missing is the reason.
-    fn needs(&self, _case: &Case) -> Vec<Feature> {
+    fn needs(&self, _case: &Case) -> Vec<Need> {
         Vec::new()
     }
 
@@ -60,13 +44,11 @@ pub trait Experiment {
     }
 
     /// The first of these that the kernel lacks, and what to do about it.
-    fn missing(&self, needs: &[Feature]) -> Result<Option<String>> {
-        for feature in needs {
-            if let Some(missing) = feature.missing()? {
-                return Ok(Some(remedy::with_remedy(
-                    &missing,
-                    self.description().counts,
-                )));
+    fn missing(&self, needs: &[Need]) -> Result<Option<String>> {
+        let counted = self.description().counts;
+        for need in needs {
+            if let Some(missing) = need.missing(counted)? {
+                return Ok(Some(missing));
             }
         }
         Ok(None)
@@ -102,68 +84,4 @@ pub struct Setup {
     /// seen. Hash seeds are zero, trials of a case repeat the same sequence, and a trial is the batch
     /// alone, without one in which the reset is done twice.
     pub exact: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::builtin::{aa, ladder};
-
-    /// One case, with these needs.
-    struct Needs(Vec<Feature>);
-
-    impl Experiment for Needs {
-        fn description(&self) -> Description {
-            Description::new("needs", "", &[])
-        }
-
-        fn cases(&self) -> Vec<Case> {
-            let mut cases = ladder::KnownAnswers.cases();
-            cases.truncate(1);
-            cases
-        }
-
-        fn pairs(&self) -> Vec<Pair> {
-            Vec::new()
-        }
-
-        fn needs(&self, _case: &Case) -> Vec<Feature> {
-            self.0.clone()
-        }
-
-        fn load(&self, _setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
-            anyhow::bail!("nothing to load")
-        }
-    }
-
-    fn unsupported(needs: &[Feature]) -> Option<String> {
-        let experiment = Needs(needs.to_vec());
-        experiment.unsupported(&experiment.cases()[0]).unwrap()
-    }
-
-    /// Whatever machine this is, with whatever privilege: each feature decides alone, and of two that are
-    /// missing the first one speaks.
-    #[test]
-    fn the_first_need_that_is_missing_is_the_reason() {
-        assert_eq!(unsupported(&[]), None);
-        let (missing, there): (Vec<_>, Vec<_>) = Feature::ALL
-            .into_iter()
-            .partition(|feature| feature.missing().unwrap().is_some());
-        assert_eq!(unsupported(&there), None);
-        for &feature in &missing {
-            let words = feature.missing().unwrap().unwrap().to_string();
-            let before = [&there[..], &[feature], &missing[..]].concat();
-            let reason = unsupported(&before).unwrap();
-            assert!(reason.starts_with(&words), "{reason}");
-        }
-    }
-
-    #[test]
-    fn cases_entered_twice_need_what_they_need_once() {
-        let doubled = aa::AaTest::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
-        for case in doubled.cases() {
-            assert_eq!(doubled.needs(&case), [Feature::Lsm], "{}", case.name);
-        }
-        assert_eq!(doubled.cases().len(), 2);
-    }
 }
