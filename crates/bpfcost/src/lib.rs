@@ -9,7 +9,6 @@ pub mod cli;
 #[doc(hidden)]
 pub mod fuzz;
 mod load;
-pub mod measure;
 pub mod probe;
 pub mod process;
 pub mod program;

@@ -1,6 +1,6 @@
 //! What a run takes on this machine, and what it can detect: known once its first epochs are measured, and printed then.
 
-use crate::measure::{Event, Expectation, Measurements, Plan, expect, time_option};
+use bpfcost_measure::{Event, Expectation, Measurements, Plan, expect, time_option};
 use bpfcost_text::number::{duration, plural, round_percent};
 
 /// No longer run is recommended, in seconds: over more than a day a machine drifts anyway.
@@ -76,7 +76,7 @@ fn sentence(plan: &Plan, expected: &Expectation, operation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::FIRST_EPOCHS;
+    use bpfcost_measure::FIRST_EPOCHS;
 
     fn expected(detectable: Option<f64>, resolve_s: f64) -> Expectation {
         Expectation {

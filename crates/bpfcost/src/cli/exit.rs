@@ -3,7 +3,6 @@
 use std::{cmp::Ordering, io, process::ExitCode};
 
 use crate::{
-    measure::{self, Stop},
     probe,
     process::ChildFailed,
     program::InputError,
@@ -14,6 +13,7 @@ use crate::{
     },
     workload,
 };
+use bpfcost_measure::{self, Stop};
 use bpfcost_model::{ENDED, Role};
 
 /// How the program ends; the numbers are a contract (docs/commands.md). Where several apply, the greatest is returned,
@@ -172,10 +172,12 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(refusal) = cause.downcast_ref::<Refusal>() {
         return Some(refusal.exit);
     }
-    if let Some(error) = cause.downcast_ref::<measure::Error>() {
+    if let Some(error) = cause.downcast_ref::<bpfcost_measure::Error>() {
         return match error {
-            measure::Error::TooShort { .. } | measure::Error::OtherPlan { .. } => Some(Exit::Usage),
-            measure::Error::Broken { .. } | measure::Error::Unobserved(_) => None,
+            bpfcost_measure::Error::TooShort { .. } | bpfcost_measure::Error::OtherPlan { .. } => {
+                Some(Exit::Usage)
+            }
+            bpfcost_measure::Error::Broken { .. } | bpfcost_measure::Error::Unobserved(_) => None,
         };
     }
     if let Some(error) = cause.downcast_ref::<kernel::Error>() {

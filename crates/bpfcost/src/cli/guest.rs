@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{
     builtin::{program::Programs, workload::Workload},
-    measure::{self, Event, Measurements},
     record::{Disturbance, read_journal},
     target::{
         Host,
         guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
     },
 };
+use bpfcost_measure::{self, Event, Measurements};
 use bpfcost_model::Experiment;
 
 /// What this program does for its own guests.
@@ -72,7 +72,7 @@ fn inside(folder: &Path) -> Result<Exit> {
             text: sentence(&error),
             exit: Exit::of(&error) as u8,
             needed_s: match error.downcast_ref() {
-                Some(measure::Error::TooShort { needed, .. }) => Some(*needed),
+                Some(bpfcost_measure::Error::TooShort { needed, .. }) => Some(*needed),
                 _ => None,
             },
         }),

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     builtin::view,
-    measure::Plan,
     probe,
     record::{self, Journal, Record},
     report::{
@@ -37,6 +36,7 @@ use crate::{
     },
     target::Host,
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 
 /// How to measure, where, and how to show it.

@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use super::exit::sentence;
 use crate::{
     builtin::workload::Workload,
-    measure::Plan,
     reaper::Reaper,
     target::guest::LoadReply,
     workload::{Definition, LoadResult, outside::LoadOrder},
 };
+use bpfcost_measure::Plan;
 
 /// The workload of a plan of which some case has such load.
 pub(super) fn wanted(plan: &Plan) -> Result<Option<Definition>> {

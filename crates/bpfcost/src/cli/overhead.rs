@@ -20,13 +20,13 @@ use super::{
 };
 use crate::{
     builtin::workload::Workload,
-    measure::Plan,
     probe,
     process::program::find,
     report::rate::EventLoad,
     target::Host,
     workload::{Definition, Variant},
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Sizing};
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.

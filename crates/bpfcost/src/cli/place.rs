@@ -20,7 +20,6 @@ use super::{
     outside,
 };
 use crate::{
-    measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning},
     record::{Disturbance, FeatureRecord, Journal, Machine},
     target::{
         CheckState, Host, Target,
@@ -32,6 +31,7 @@ use crate::{
     },
     workload::outside::free_port,
 };
+use bpfcost_measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning};
 use bpfcost_model::Experiment;
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
@@ -238,13 +238,14 @@ pub(super) fn measure_here(
         .collect();
     let mut watch = host.watch(&plan.cpus);
     let clock = Monotonic::start();
-    let measured = measure::measure(experiment, plan, &clock, interrupt, resumed, &mut |event| {
-        observer.event(event)?;
-        match event {
-            Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
-            _ => Ok(()),
-        }
-    })?;
+    let measured =
+        bpfcost_measure::measure(experiment, plan, &clock, interrupt, resumed, &mut |event| {
+            observer.event(event)?;
+            match event {
+                Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
+                _ => Ok(()),
+            }
+        })?;
     let unseen = Warning::new(
         "others-unseen",
         "other BPF programs may have run during the measurement: the kernel lists them only for \

@@ -23,12 +23,12 @@ use super::{
 };
 use crate::{
     builtin::program::Programs,
-    measure::Plan,
     program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
     record::Record,
     report::rate::EventLoad,
     target::Host,
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::{Experiment, Role};
 
 /// Time your own BPF program per packet, unmodified

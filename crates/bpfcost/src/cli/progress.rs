@@ -8,7 +8,7 @@ use std::{
 use bpfcost_stats::looks::first_look;
 
 use super::output::{Bar, note};
-use crate::measure::{Event, LONGEST_S, Plan};
+use bpfcost_measure::{Event, LONGEST_S, Plan};
 use bpfcost_text::number::{duration, plural};
 
 /// How often the bar is drawn, in Hz: seldom, since drawing takes CPU time from what is measured.

@@ -13,7 +13,8 @@ use super::{
     parse, select,
     session::Session,
 };
-use crate::{builtin::example_of_a_grid, measure::Plan, report::rate::EventLoad, target::Host};
+use crate::{builtin::example_of_a_grid, report::rate::EventLoad, target::Host};
+use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 
 /// Measure experiments: every case with a 95 % interval, every comparison with a verdict

@@ -8,9 +8,9 @@ use wildmatch::WildMatch;
 use super::exit::{sentence, usage};
 use crate::{
     builtin::{self, program::Programs, workload::Workload},
-    measure::Plan,
     workload::Definition,
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Pair, Role};
 use bpfcost_text::suggest;
 

@@ -23,10 +23,10 @@ use super::{
     select,
 };
 use crate::{
-    measure::{self, Event, Measurements, Plan, Stop, time_option},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionHistory},
     target::{self, Host, guest::Failure},
 };
+use bpfcost_measure::{self, Event, Measurements, Plan, Stop, time_option};
 use bpfcost_model::Experiment;
 
 /// A run that is about to begin or to go on.
@@ -335,7 +335,7 @@ fn needed_s(error: &anyhow::Error) -> Option<f64> {
             return failure.needed_s;
         }
         match cause.downcast_ref() {
-            Some(measure::Error::TooShort { needed, .. }) => Some(*needed),
+            Some(bpfcost_measure::Error::TooShort { needed, .. }) => Some(*needed),
             _ => None,
         }
     })

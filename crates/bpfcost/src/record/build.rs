@@ -3,7 +3,7 @@
 use bpfcost_stats::undisturbed::MIN_EPOCHS;
 
 use super::{Asked, CaseRecord, Machine, Record, SCHEMA, lead::led_by_machine, run_data::RunData};
-use crate::measure::{Measurements, PROPORTIONALITY, Plan, Stop, Warning};
+use bpfcost_measure::{Measurements, PROPORTIONALITY, Plan, Stop, Warning};
 
 impl Record {
     /// Builds the record of a run, whole or interrupted. `started` is RFC 3339 in UTC. What other sessions of the

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Warning;
+use bpfcost_measure::Warning;
 use bpfcost_model::Unit;
 
 /// What `compare OLD NEW` found.

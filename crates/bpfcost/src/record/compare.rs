@@ -52,7 +52,7 @@ use super::{
         raw_sessions, run, sessions, side,
     },
 };
-use crate::measure::Warning;
+use bpfcost_measure::Warning;
 use bpfcost_model::Role;
 
 /// The default rise of a cost that the gate lets pass, twice what a kernel cost typically moves

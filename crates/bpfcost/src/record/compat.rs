@@ -6,7 +6,7 @@ use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{GateOptions, Machine, Record, sides::named};
-use crate::measure::{Plan, Warning};
+use bpfcost_measure::{Plan, Warning};
 use bpfcost_model::{Headline, Role, Unit};
 
 /// Why two sides can't be compared.

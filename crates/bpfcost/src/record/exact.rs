@@ -11,7 +11,7 @@ use super::{
     BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
     run_data,
 };
-use crate::measure::{CaseData, Centre};
+use bpfcost_measure::{CaseData, Centre};
 use bpfcost_model::Pair;
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
@@ -227,7 +227,7 @@ pub(super) fn widest(costs: &[Cost]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Calibration;
+    use bpfcost_measure::Calibration;
     use bpfcost_model::Batch;
 
     fn case(samples: &[&[f64]]) -> CaseData {

@@ -20,8 +20,8 @@ use super::{
     overhead_difference::against_off,
     reading::Reading,
 };
-use crate::measure::Stop;
 use crate::xdg::Folder;
+use bpfcost_measure::Stop;
 use bpfcost_model::Role;
 
 /// The sessions that are kept of a series: older ones go.

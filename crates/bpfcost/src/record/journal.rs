@@ -15,7 +15,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Disturbance, Machine, SCHEMA, journal_error::JournalError};
-use crate::measure::{Event, Measurements, Plan, Stop, rounds};
+use bpfcost_measure::{Event, Measurements, Plan, Stop, rounds};
 
 /// The first line: all that decides the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

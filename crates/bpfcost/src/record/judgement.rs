@@ -7,7 +7,7 @@ use bpfcost_stats::{
 };
 
 use super::{BudgetVerdict, ComparisonRecord, VerdictRecord, totals};
-use crate::measure::Measurements;
+use bpfcost_measure::Measurements;
 use bpfcost_model::Pair;
 
 impl From<StatsVerdict> for VerdictRecord {

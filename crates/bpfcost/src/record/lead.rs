@@ -3,7 +3,7 @@
 //! time of the machine leads, whatever was asked.
 
 use super::Machine;
-use crate::measure::{Measurements, Plan, Warning};
+use bpfcost_measure::{Measurements, Plan, Warning};
 use bpfcost_model::{Headline, Layout};
 
 /// The values of windows that lead instead.

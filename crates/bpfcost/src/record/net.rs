@@ -20,7 +20,7 @@ use bpfcost_stats::{
 };
 
 use super::{CaseRecord, Net, Record};
-use crate::measure::{CaseData, Centre};
+use bpfcost_measure::{CaseData, Centre};
 use bpfcost_model::Role;
 
 /// The secondary value of a trial that holds ns/op with the reset done twice.

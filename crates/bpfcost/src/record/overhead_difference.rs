@@ -17,7 +17,7 @@ use super::{
     session_spread::{CaseSpreads, ratio_leverage},
     sides::{RecordGroup, dated, raw_sessions, sessions},
 };
-use crate::measure::Warning;
+use bpfcost_measure::Warning;
 use bpfcost_model::{OFF, VARIANT};
 
 impl RecordGroup<'_> {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use bpfcost_stats::sample::epoch_medians;
 
 use super::{CaseRecord, Raw, Record};
-use crate::measure::{Centre, Warning};
+use bpfcost_measure::{Centre, Warning};
 
 /// How a cost is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

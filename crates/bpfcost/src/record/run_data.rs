@@ -18,7 +18,7 @@ use super::{
     reading::Reading,
     totals,
 };
-use crate::measure::{CaseData, Centre, Measurements, Plan, Stop, Summed};
+use bpfcost_measure::{CaseData, Centre, Measurements, Plan, Stop, Summed};
 use bpfcost_model::{Case, Metric, Role};
 
 /// The data of a run in one shape: a list of epochs for each case.

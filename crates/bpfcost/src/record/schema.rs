@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{Calibration, Stop, Warning};
+use bpfcost_measure::{Calibration, Stop, Warning};
 use bpfcost_model::{Layout, Metric, Problem, Role, Slices, Unit};
 
 /// The version that this program writes; it reads this one and older.

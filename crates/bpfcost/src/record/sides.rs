@@ -8,7 +8,7 @@ use super::{
     CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
     history::began_s,
 };
-use crate::measure::Warning;
+use bpfcost_measure::Warning;
 use bpfcost_model::Role;
 
 /// The records of one experiment on one target.

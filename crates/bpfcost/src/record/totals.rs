@@ -4,7 +4,7 @@
 use bpfcost_stats::{Budget, Comparison as Judged, Policy, Total, TotalRatio, hold_against_totals};
 
 use super::{BudgetVerdict, CaseRecord, ComparisonRecord, TotalsRecord, VerdictRecord};
-use crate::measure::{OPS, Summed};
+use bpfcost_measure::{OPS, Summed};
 use bpfcost_model::Metric;
 
 /// How windows of a metric add up; `None` where they don't, as latencies.

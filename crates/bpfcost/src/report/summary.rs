@@ -1,7 +1,6 @@
 //! The record in one sentence: the first line that a person reads, and sometimes the only one.
 
 use crate::{
-    measure::{Stop, Warning},
     record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
     report::{
         budget::{self, Judged},
@@ -10,6 +9,7 @@ use crate::{
         words,
     },
 };
+use bpfcost_measure::{Stop, Warning};
 use bpfcost_model::{ABORTED, ENDED, Role};
 use bpfcost_text::{self, number};
 

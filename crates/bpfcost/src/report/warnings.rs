@@ -1,13 +1,13 @@
 //! The warnings of a run as every view shows them: many of one kind as one. The record keeps them all.
 
 use crate::{
-    measure::{PROPORTIONALITY, Warning},
     record::Record,
     report::{
         section::{Detail, Warnings},
         summary, words,
     },
 };
+use bpfcost_measure::{PROPORTIONALITY, Warning};
 use bpfcost_text::{self, number};
 
 /// With more cases than this whose cost depends on the batch, one warning covers all.

@@ -3,13 +3,13 @@
 use bpfcost_stats::REPEATS;
 
 use crate::{
-    measure::Stop,
     record::{
         self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
         VerdictRecord,
     },
     report::{style::Tone, table::Note, target},
 };
+use bpfcost_measure::Stop;
 use bpfcost_model::{Role, Unit};
 use bpfcost_text::{self, number};
 

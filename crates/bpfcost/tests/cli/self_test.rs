@@ -4,10 +4,10 @@ use std::{fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
     builtin::{aa::AaTest, all},
-    measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,
 };
+use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 
 use crate::{
@@ -42,7 +42,7 @@ fn cases_entered_twice_are_measured_twice() {
         let interrupt = AtomicBool::new(false);
         let empty = Measurements::new(&plan);
         let measured =
-            measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
+            bpfcost_measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
         let measured = measured.expect("it is measured");
         assert_eq!(measured.stop, Some(Stop::Rounds));
         let record = Record::build(&plan, &measured, "", Host::default().machine());

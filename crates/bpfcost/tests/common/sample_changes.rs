@@ -1,9 +1,7 @@
 //! A synthetic comparison with every outcome.
 
-use bpfcost::{
-    measure::Warning,
-    record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side},
-};
+use bpfcost::record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side};
+use bpfcost_measure::Warning;
 use bpfcost_model::Unit;
 
 /// One case of every outcome, and one on each side alone.

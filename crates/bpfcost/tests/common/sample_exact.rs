@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{measure::Stop, record::*};
+use bpfcost::record::*;
+use bpfcost_measure::Stop;
 use bpfcost_model::{Problem, Role, Unit};
 
 use super::sample_record;

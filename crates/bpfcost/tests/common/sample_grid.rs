@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{measure::Calibration, record::*};
+use bpfcost::record::*;
+use bpfcost_measure::Calibration;
 use bpfcost_model::{Batch, Grid, Layout, Problem, Role};
 
 use super::{sample_exact, sample_record};

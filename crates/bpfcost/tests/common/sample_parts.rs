@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use bpfcost::{
     builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS},
-    measure::Plan,
     record::*,
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit};
 
 use super::synthetic;

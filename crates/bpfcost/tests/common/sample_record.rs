@@ -5,10 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{
-    measure::{Calibration, Stop, Warning},
-    record::*,
-};
+use bpfcost::record::*;
+use bpfcost_measure::{Calibration, Stop, Warning};
 use bpfcost_model::{Batch, Layout, Problem, Role, Unit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

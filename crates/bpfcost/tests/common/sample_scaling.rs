@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{measure::Plan, record::*};
+use bpfcost::record::*;
+use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Layout, Pair, Problem, Role, Scaling, Sizing, Trial, Unit};
 
 use super::synthetic;

@@ -1,6 +1,6 @@
 //! What a run of some plan would have seen, by a function that says what each trial is.
 
-use bpfcost::measure::{Calibration, Event, Measurements, Plan, Stop};
+use bpfcost_measure::{Calibration, Event, Measurements, Plan, Stop};
 use bpfcost_model::{Batch, Case, Trial};
 
 /// Trials of a case in an epoch.

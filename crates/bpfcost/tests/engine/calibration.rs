@@ -1,6 +1,6 @@
 //! Batches reach their goal, and what is not proportional is reported.
 
-use bpfcost::measure::{Calibration, Event, Measurements, PROPORTIONALITY, Warning};
+use bpfcost_measure::{Calibration, Event, Measurements, PROPORTIONALITY, Warning};
 use bpfcost_model::{Batch, Fault, Sizing};
 
 use crate::mock::{Ask, Lab, Mock, normal};

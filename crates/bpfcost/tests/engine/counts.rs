@@ -1,9 +1,7 @@
 //! Counting instructions: no noise to average out, only interruptions to keep out.
 
-use bpfcost::{
-    measure::{Event, Stop},
-    record::{Record, Status, VerdictRecord},
-};
+use bpfcost::record::{Record, Status, VerdictRecord};
+use bpfcost_measure::{Event, Stop};
 use bpfcost_model::{Fault, Sizing};
 
 use crate::mock::{Ask, Mock};
@@ -103,7 +101,7 @@ fn a_case_has_the_loads_that_it_needs() {
 #[test]
 fn quick_takes_two_loads() {
     let mock = counted(&[22.0, 888.0]);
-    let plan = bpfcost::measure::Plan {
+    let plan = bpfcost_measure::Plan {
         quick: true,
         ..mock.counting_plan()
     };
@@ -206,7 +204,7 @@ fn what_needs_several_cpus_is_unsupported() {
     assert!(reason.contains("2 CPUs"), "{reason}");
     assert_eq!(record.cases[0].status, Status::Ok);
     // On a clock of seconds it runs.
-    let timed = mock.run(&bpfcost::measure::Plan {
+    let timed = mock.run(&bpfcost_measure::Plan {
         quick: true,
         ..mock.plan()
     });

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use anyhow::anyhow;
-use bpfcost::measure::{Error, Event, Measurements, Plan, Stop, measure};
+use bpfcost_measure::{Error, Event, Measurements, Plan, Stop, measure};
 use bpfcost_model::{Fault, Observed, Role};
 
 use crate::mock::{Mock, invalid, noisy};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use bpfcost::measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure};
+use bpfcost_measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure};
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, LoadedEpoch, Observed, Overhead, Pair, Problem,
     Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,

@@ -1,6 +1,6 @@
 //! The precision that a run claims is the precision that it has, and order makes no effect.
 
-use bpfcost::measure::{Plan, Stop};
+use bpfcost_measure::{Plan, Stop};
 use bpfcost_stats::{Differences, Estimate, Policy, Sense, Verdict, judge, sample::epoch_medians};
 
 use crate::mock::{Mock, noisy, normal};

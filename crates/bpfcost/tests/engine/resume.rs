@@ -1,6 +1,6 @@
 //! A run that was killed goes on as the whole run would have.
 
-use bpfcost::measure::{Error, Event, Measurements, PRECISION, Plan, Stop, measure};
+use bpfcost_measure::{Error, Event, Measurements, PRECISION, Plan, Stop, measure};
 
 use crate::{
     mock::{Mock, noisy},

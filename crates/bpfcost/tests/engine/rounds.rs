@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use bpfcost::measure::{Event, Plan, Warning};
+use bpfcost_measure::{Event, Plan, Warning};
 use bpfcost_model::{Observed, Role};
 
 use crate::mock::Mock;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bpfcost::measure::{
+use bpfcost_measure::{
     Error, Event, Expectation, FIRST_EPOCHS, Measurements, PRECISION, Plan, Stop, expect, forecast,
 };
 use bpfcost_model::{Experiment, Metric, Role};

@@ -5,10 +5,10 @@ use crate::common::{
     views,
 };
 use bpfcost::{
-    measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
     report::{matrix::Matrix, style::Style, summary},
 };
+use bpfcost_measure::{PROPORTIONALITY, Warning};
 use bpfcost_model::Layout;
 
 /// Epochs of a quick run.

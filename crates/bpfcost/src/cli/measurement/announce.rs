@@ -6,12 +6,8 @@
 use crate::builtin::workload::Workload;
 use bpfcost_stats::looks::first_look;
 
-use crate::{
-    builtin::workload::learning_time,
-    cli::output::note,
-    measure::{FIRST_EPOCHS, Plan},
-    workload::Definition,
-};
+use crate::{builtin::workload::learning_time, cli::output::note, workload::Definition};
+use bpfcost_measure::{FIRST_EPOCHS, Plan};
 use bpfcost_model::{Case, Experiment};
 use bpfcost_text::number::{duration, plural};
 

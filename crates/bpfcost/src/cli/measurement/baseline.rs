@@ -12,9 +12,9 @@ use crate::{
         output::{answer, note},
         parse,
     },
-    measure::Plan,
     record::{GateOptions, Record, comparable},
 };
+use bpfcost_measure::Plan;
 
 /// What to compare the result with.
 #[derive(Debug, clap::Args)]

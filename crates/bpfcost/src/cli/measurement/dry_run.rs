@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use crate::{
     cli::{output::say, place},
-    measure::{Plan, forecast, time_option},
     target::Host,
 };
+use bpfcost_measure::{Plan, forecast, time_option};
 use bpfcost_model::Experiment;
 use bpfcost_text::number::{duration, plural};
 

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use super::Options;
 use crate::{
     cli::{exit::usage, place, select, session},
-    measure::{COUNTING_GOAL_NS, Plan},
     target::{Host, Target, TargetError, parse_cpus},
 };
+use bpfcost_measure::{COUNTING_GOAL_NS, Plan};
 use bpfcost_model::{Experiment, Unit};
 
 /// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for

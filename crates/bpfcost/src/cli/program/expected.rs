@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use crate::{
     cli::{exit::usage, output::note},
-    measure::Plan,
     program::{Behaviour, Expectation, OwnPrograms, expected_file},
     record::{CaseRecord, Record, Status},
 };
+use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Role};
 
 /// Refuses files that say nothing of a program and a packet that are measured.

@@ -11,10 +11,8 @@ use super::{
     clock::ClockReading,
     ladder::{LadderReading, product},
 };
-use crate::{
-    measure::{CaseData, Measurements, Plan},
-    record::{self, Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord},
-};
+use crate::record::{self, Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord};
+use bpfcost_measure::{CaseData, Measurements, Plan};
 use bpfcost_model::{Case, Pair};
 
 /// Self-tests that are simulated for each fault.

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::select;
 use crate::{
     builtin::aa::AaTest,
-    measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,
 };
+use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 
 /// The experiment that is run against itself, and its cases: short and long paths, one that is all
@@ -50,9 +50,10 @@ pub(super) fn measure(
     let empty = Measurements::new(&plan);
     let started = Timestamp::now().to_string();
     let clock = Monotonic::start();
-    let measured = measure::measure(&experiment, &plan, &clock, interrupted, empty, &mut |_| {
-        Ok(())
-    })?;
+    let measured =
+        bpfcost_measure::measure(&experiment, &plan, &clock, interrupted, empty, &mut |_| {
+            Ok(())
+        })?;
     if measured.stop == Some(Stop::Interrupted) {
         return Ok(None);
     }

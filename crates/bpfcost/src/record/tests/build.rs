@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{super::*, built, case, events, finished, plan, record, trial, usual};
-use crate::measure::{Event, Plan, Stop, Warning};
+use bpfcost_measure::{Event, Plan, Stop, Warning};
 use bpfcost_model::{Metric, Problem, Role};
 
 fn build(events: &[Event]) -> Record {

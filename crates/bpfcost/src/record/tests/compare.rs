@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bpfcost_stats::session_spread::Level;
 
 use super::super::*;
-use crate::measure::Plan;
+use bpfcost_measure::Plan;
 use bpfcost_model::{Problem, Role, Unit};
 
 /// A record whose cases have these values, known to a share `half` within the session.

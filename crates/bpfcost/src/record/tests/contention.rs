@@ -1,7 +1,7 @@
 //! Costs of CPUs that fight for cache lines: verdicts on hardware and with KVM, none where CPUs are emulated.
 
 use super::{super::*, built, events, plan, usual};
-use crate::measure::{Event, PROPORTIONALITY, Warning};
+use bpfcost_measure::{Event, PROPORTIONALITY, Warning};
 
 fn record(contends: bool, emulator: Option<&str>) -> Record {
     let mut plan = plan();

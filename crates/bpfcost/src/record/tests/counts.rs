@@ -1,7 +1,7 @@
 //! Comparing records of exact targets: a gate without chance.
 
 use super::{super::*, compare::session};
-use crate::measure::Calibration;
+use bpfcost_measure::Calibration;
 use bpfcost_model::{Batch, Unit};
 
 /// A record whose cases take these ranges over loads, with so many trials that agree.

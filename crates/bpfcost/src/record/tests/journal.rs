@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{super::tests as made, *};
-use crate::measure::Stop;
+use bpfcost_measure::Stop;
 
 fn machine() -> Machine {
     Machine {

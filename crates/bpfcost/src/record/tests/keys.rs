@@ -32,7 +32,7 @@ fn a_record_has_the_keys_of_schema_1() {
     let mut record = record(12);
     record
         .warnings
-        .push(crate::measure::Warning::new("steal", "much"));
+        .push(bpfcost_measure::Warning::new("steal", "much"));
     record.cases[0]
         .raw
         .as_mut()
@@ -42,7 +42,7 @@ fn a_record_has_the_keys_of_schema_1() {
             value: 1.0,
             share: 1.0,
         });
-    record.cases[0].calibration = Some(crate::measure::Calibration {
+    record.cases[0].calibration = Some(bpfcost_measure::Calibration {
         batch: bpfcost_model::Batch(1),
         ns_per_op: 1.0,
         ratio: None,

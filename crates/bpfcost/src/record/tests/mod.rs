@@ -13,7 +13,7 @@ mod undisturbed;
 use std::collections::BTreeMap;
 
 use super::{Machine, RESET_TWICE, Record, SessionSpreadRecord, SessionSpreadsRecord};
-use crate::measure::{Event, Measurements, Plan, Stop};
+use bpfcost_measure::{Event, Measurements, Plan, Stop};
 use bpfcost_model::{Case, Pair, Role, Sizing, Trial, Unit};
 
 /// A case without reset: its floor, if any, is the empty loop.

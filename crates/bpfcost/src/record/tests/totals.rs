@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::{BudgetAnswer, BudgetVerdict, Machine, Record, Status, VerdictRecord};
 use super::{built, finished};
-use crate::{
-    builtin::workload::Workload,
-    measure::{Event, Plan, Stop},
-    workload::Definition,
-};
+use crate::{builtin::workload::Workload, workload::Definition};
+use bpfcost_measure::{Event, Plan, Stop};
 use bpfcost_model::{Experiment as _, Trial};
 
 /// Epochs of a run, and windows of a case in each.

@@ -1,7 +1,7 @@
 //! The undisturbed state: where it leads, what it is compared with, and where it is not known.
 
 use super::{super::*, built, events, plan};
-use crate::measure::{Event, Plan};
+use bpfcost_measure::{Event, Plan};
 use bpfcost_model::Slices;
 
 /// Slices of a batch, of which all but the calm ones are beside a neighbour.

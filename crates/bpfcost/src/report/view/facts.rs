@@ -1,7 +1,6 @@
 //! Lists of names and values: the key figures of a run, and the machine.
 
 use crate::{
-    measure::Stop,
     record::{Record, Status},
     report::{
         section::{Fact, Facts, Prose, Section},
@@ -9,6 +8,7 @@ use crate::{
         summary, target, trials, words,
     },
 };
+use bpfcost_measure::Stop;
 use bpfcost_text::{self, number};
 
 /// What stands above everything else.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use super::{WorkloadReport, named};
 use crate::{
-    measure::time_option,
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::budget::{self, Judged},
 };
+use bpfcost_measure::time_option;
 use bpfcost_model::LOAD;
 use bpfcost_text::{
     self,

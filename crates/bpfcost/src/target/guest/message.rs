@@ -4,11 +4,11 @@ use bpfcost_bpf::program::MachineCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    measure::{Event, Plan, Warning},
     program::RunTrace,
     record::{Disturbance, Machine},
     workload::{LoadResult, outside::LoadOrder},
 };
+use bpfcost_measure::{Event, Plan, Warning};
 
 /// What the guest is to do: the one thing that the host writes before it boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

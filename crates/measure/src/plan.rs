@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::count;
+use crate::count;
 use bpfcost_model::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.

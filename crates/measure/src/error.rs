@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::time_option;
+use crate::time_option;
 
 /// Why a run could not be brought to an end. What was observed before stays observed.
 #[derive(Debug, Error)]

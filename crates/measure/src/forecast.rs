@@ -8,7 +8,7 @@ use bpfcost_stats::{
     sample::epoch_medians,
 };
 
-use super::{EpochTime, LONGEST_S, Measurements, Plan, stopping::rounds};
+use crate::{EpochTime, LONGEST_S, Measurements, Plan, stopping::rounds};
 use bpfcost_model::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.

@@ -1,7 +1,7 @@
 //! An epoch: everything loaded afresh, prepared, calibrated the first time, warmed up; then a few
 //! rounds; then unloaded, whatever happened.
 
-use super::{
+use crate::{
     Event,
     calibrate::{self, calibrate},
     run::{Halt, Run},

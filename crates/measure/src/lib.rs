@@ -5,6 +5,8 @@
 //! [`Event`]s. A journal is those events written down, so [`Measurements`] can be rebuilt from one, to resume or to
 //! report.
 
+#![forbid(unsafe_code)]
+
 mod calibrate;
 mod clock;
 mod count;
@@ -32,7 +34,7 @@ pub use forecast::{Expectation, FIRST_EPOCHS, Forecast, expect, forecast};
 pub use measured::{Calibration, CaseData, Measurements, OPS, Summed, Warning};
 pub use plan::Plan;
 pub use price::EpochTime;
-pub(crate) use stopping::rounds;
+pub use stopping::rounds;
 pub use stopping::{LONGEST_S, PRECISION};
 pub use time_option::time_option;
 pub use undisturbed::Centre;

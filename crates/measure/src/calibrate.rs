@@ -1,7 +1,7 @@
 //! Calibration: how many operations make a batch long enough to time, found in the very state that is
 //! measured, and the check that twice the operations take twice the time.
 
-use super::{Calibration, Warning};
+use crate::{Calibration, Warning};
 use bpfcost_model::{Batch, Sizing, Trial};
 
 /// A batch whose time is at least this share of the goal is long enough to be scaled to it: clock reads

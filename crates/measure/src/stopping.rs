@@ -9,7 +9,7 @@ use bpfcost_stats::{
     sample::TRIALS,
 };
 
-use super::{
+use crate::{
     CaseData, EpochTime, Error, Event, Measurements, Plan, Stop, Warning, count, run::Run,
     time_option,
 };
@@ -147,7 +147,7 @@ impl Run<'_> {
 
 /// Rounds of an epoch. Every epoch of a run has the same number: epochs of other numbers have other centres, and a
 /// case's own value would mix them.
-pub(crate) fn rounds(plan: &Plan) -> u32 {
+pub fn rounds(plan: &Plan) -> u32 {
     match plan.rounds {
         Some(rounds) => rounds.max(1),
         None if plan.counts() => count::rounds(plan.quick),

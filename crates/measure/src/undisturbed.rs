@@ -7,7 +7,7 @@ use bpfcost_stats::{
     undisturbed::{Undisturbed, Unknown, undisturbed},
 };
 
-use super::{CaseData, Measurements, Plan};
+use crate::{CaseData, Measurements, Plan};
 use bpfcost_model::{Role, Slices};
 
 /// A machine came to rest if the anchor costs at most so many times what it did in earlier sessions. A neighbour on the

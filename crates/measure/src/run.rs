@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result as AnyResult, anyhow};
 
-use super::{Clock, Error, Event, Measurements, Plan, Warning};
+use crate::{Clock, Error, Event, Measurements, Plan, Warning};
 use bpfcost_model::{
     Batch, Experiment, Fault, LoadedEpoch, Observed, Problem, Sentinel, SentinelTrial, Trial,
 };

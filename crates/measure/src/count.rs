@@ -7,7 +7,7 @@
 //! power of two, so that work which the kernel does every so many operations (it refills a CPU's free
 //! list of an LRU table by 128) falls into N operations as often every time.
 
-use super::{
+use crate::{
     Calibration, Event,
     calibrate::calibrate,
     run::{Halt, Run},

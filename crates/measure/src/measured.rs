@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bpfcost_stats::Total;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Plan, Stop, stopping::PRECISION};
+use crate::{Event, Plan, Stop, stopping::PRECISION};
 use bpfcost_model::{Batch, Problem, Slices};
 
 /// What a run has seen so far. Built from events alone, live or from a journal.

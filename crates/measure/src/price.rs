@@ -1,6 +1,6 @@
 //! How many seconds an epoch takes, estimated from earlier epochs, to plan the next ones.
 
-use super::Measurements;
+use crate::Measurements;
 
 /// What an epoch takes, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

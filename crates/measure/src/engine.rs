@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result as AnyResult;
 
-use super::{
+use crate::{
     Clock, Error, Event, Measurements, Plan, Stop,
     run::{Halt, Run},
     stopping::imprecise,

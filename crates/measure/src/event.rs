@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Calibration, Warning};
+use crate::{Calibration, Warning};
 use bpfcost_model::{Problem, Slices, Trial};
 
 /// Something that happened in a run. One line of a journal.
