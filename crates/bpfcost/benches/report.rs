@@ -10,9 +10,9 @@ use std::{hint::black_box, time::Instant};
 
 use bpfcost::{
     builtin::view,
-    record::Record,
     report::{json, rate::EventLoad, style::Style},
 };
+use bpfcost_record::Record;
 use common::{sample_record, sample_workload, views};
 
 /// Repeats, of which the median counts.

@@ -10,12 +10,12 @@ use crate::{
     load::{LoadTarget, response},
     probe::Spec,
     program,
-    record::{self, GateOptions, Record},
     report::{self, csv, json, rate::EventLoad, section::Detail, style::Style, terminal},
     stack::SymbolHistory,
     workload::{self, Client, Definition, Output, Reading},
 };
 use bpfcost_model::Experiment as _;
+use bpfcost_record::{GateOptions, Record};
 
 /// A parser, under a name.
 pub type Target = (&'static str, fn(&[u8]));
@@ -53,7 +53,7 @@ pub fn run(name: &str, bytes: &[u8]) {
 
 /// Records of a file: shown in every form, and compared with themselves.
 fn record(bytes: &[u8]) {
-    if let Ok(records) = record::parse_records(bytes, Path::new("fuzzed.json")) {
+    if let Ok(records) = bpfcost_record::parse_records(bytes, Path::new("fuzzed.json")) {
         show(&records);
     }
 }
@@ -74,7 +74,7 @@ fn show(records: &[Record]) {
     let _ = json::render(records);
     let _ = view::page(records, load);
     let none = |_: &Record, _| Vec::new();
-    if let Ok(changes) = record::compare(records, records, GateOptions::default(), none) {
+    if let Ok(changes) = bpfcost_record::compare(records, records, GateOptions::default(), none) {
         let view = report::compare::view(&changes);
         let _ = terminal::render(&view, style);
         let _ = report::markdown::render(&view);
@@ -85,7 +85,8 @@ fn show(records: &[Record]) {
 
 /// A journal, and the record of what it holds.
 fn journal(bytes: &[u8]) {
-    let Ok((contents, length)) = record::parse_journal(bytes, Path::new("fuzzed.json.journal"))
+    let Ok((contents, length)) =
+        bpfcost_record::parse_journal(bytes, Path::new("fuzzed.json.journal"))
     else {
         return;
     };

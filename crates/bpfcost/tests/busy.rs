@@ -16,7 +16,7 @@ mod tool;
 
 use std::iter::zip;
 
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 use bpfcost_stats::{Estimate, sample::median};
 
 use crate::{definition::able, kept::valid_record, tool::Tool};

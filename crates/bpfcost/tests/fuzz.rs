@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfcost::{fuzz::TARGETS, record};
+use bpfcost::fuzz::TARGETS;
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg32;
 
@@ -206,10 +206,10 @@ fn each_parser_has_a_test_a_target_of_cargo_fuzz_and_seeds() {
 #[test]
 fn seeds_are_what_this_version_writes() {
     for file in files(&folder().join("seeds/record")) {
-        assert!(record::load(&file).is_ok(), "{}", file.display());
+        assert!(bpfcost_record::load(&file).is_ok(), "{}", file.display());
     }
     for file in files(&folder().join("seeds/journal")) {
-        let read = record::read_journal(&file);
+        let read = bpfcost_record::read_journal(&file);
         let read = read.unwrap_or_else(|error| {
             panic!("{}: {error}\n  Write its version anew", file.display());
         });

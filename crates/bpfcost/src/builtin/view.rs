@@ -3,18 +3,16 @@
 use anyhow::Result;
 
 use super::REGISTRY;
-use crate::{
-    record::Record,
-    report::{
-        self, csv,
-        figure::picture,
-        html,
-        matrix::{self, Matrix, ReportPart},
-        rate::{self, EventLoad},
-        section::{Detail, Section, View, table_sections},
-        view,
-    },
+use crate::report::{
+    self, csv,
+    figure::picture,
+    html,
+    matrix::{self, Matrix, ReportPart},
+    rate::{self, EventLoad},
+    section::{Detail, Section, View, table_sections},
+    view,
 };
+use bpfcost_record::Record;
 
 /// The view of a record; with `load`, also what its cases cost at that rate.
 pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {

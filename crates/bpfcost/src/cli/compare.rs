@@ -9,10 +9,8 @@ use super::{
     output, parse,
     summary::SummaryArgs,
 };
-use crate::{
-    record::{self, Changes, GateOptions, Record, SessionHistory},
-    report::{self, style::Style},
-};
+use crate::report::{self, style::Style};
+use bpfcost_record::{Changes, GateOptions, Record};
 
 /// Compare old records with new ones: a gate for CI
 ///
@@ -80,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 /// Compares the records of two sides, with what this machine's kept sessions show.
 pub(super) fn changes(old: &[Record], new: &[Record], asked: GateOptions) -> Result<Changes> {
-    let history = SessionHistory::of_user();
+    let history = crate::cli::store::sessions();
     // What can't be read is as good as never measured; `compare` then says what it assumes.
     let kept = |record: &Record, reading| {
         let levels = history
@@ -88,7 +86,7 @@ pub(super) fn changes(old: &[Record], new: &[Record], asked: GateOptions) -> Res
             .map(|history| history.levels(record, reading));
         levels.and_then(Result::ok).unwrap_or_default()
     };
-    Ok(record::compare(old, new, asked, kept)?)
+    Ok(bpfcost_record::compare(old, new, asked, kept)?)
 }
 
 /// The changes for people.
@@ -103,7 +101,7 @@ pub(super) fn markdown(changes: &Changes) -> String {
 
 /// The records of a side.
 pub(super) fn load(path: &Path) -> Result<Vec<Record>> {
-    let records = record::load(path)?;
+    let records = bpfcost_record::load(path)?;
     if records.is_empty() {
         return Err(usage(format!(
             "the folder {} holds no record (*.json)\n  Make one with: bpfcost run xdp-lb --out \

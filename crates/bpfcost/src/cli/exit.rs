@@ -6,7 +6,6 @@ use crate::{
     probe,
     process::ChildFailed,
     program::InputError,
-    record::{self, BudgetAnswer, Gate, Record, Status},
     target::{
         guest::{Failure, GuestError},
         kernel,
@@ -15,6 +14,7 @@ use crate::{
 };
 use bpfcost_measure::{self, Stop};
 use bpfcost_model::{ENDED, Role};
+use bpfcost_record::{BudgetAnswer, Gate, Record, Status};
 
 /// How the program ends; the numbers are a contract (docs/commands.md). Where several apply, the greatest is returned,
 /// in the order in which they stand here.
@@ -222,9 +222,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<InputError>() {
         return Some(Exit::Usage);
     }
-    let input = cause.is::<record::FileError>()
-        || cause.is::<record::JournalError>()
-        || cause.is::<record::CompareError>();
+    let input = cause.is::<bpfcost_record::FileError>()
+        || cause.is::<bpfcost_record::JournalError>()
+        || cause.is::<bpfcost_record::CompareError>();
     // Their own cause comes first where there is one: it may be a full disk.
     (input && cause.source().is_none()).then_some(Exit::Usage)
 }
@@ -257,14 +257,12 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        record::{
-            BudgetVerdict, TotalsRecord, VerdictRecord,
-            tests::{record, totals::rare},
-        },
-        report::summary,
-    };
+    use crate::report::summary;
     use bpfcost_model::Unit;
+    use bpfcost_record::{
+        BudgetVerdict, TotalsRecord, VerdictRecord,
+        samples::{rare, record},
+    };
 
     const VERDICTS: [VerdictRecord; 4] = [
         VerdictRecord::Slower,

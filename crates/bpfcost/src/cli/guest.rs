@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     builtin::{program::Programs, workload::Workload},
-    record::{Disturbance, read_journal},
     target::{
         Host,
         guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
@@ -24,6 +23,7 @@ use crate::{
 };
 use bpfcost_measure::{self, Event, Measurements};
 use bpfcost_model::Experiment;
+use bpfcost_record::{Disturbance, read_journal};
 
 /// What this program does for its own guests.
 #[derive(Debug, clap::Args)]

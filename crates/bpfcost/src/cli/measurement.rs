@@ -26,7 +26,6 @@ use super::{
 use crate::{
     builtin::view,
     probe,
-    record::{self, Journal, Record},
     report::{
         self,
         matrix::{self, Matrix, ReportPart},
@@ -38,6 +37,7 @@ use crate::{
 };
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
+use bpfcost_record::{Journal, Record};
 
 /// How to measure, where, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -151,7 +151,7 @@ pub(super) fn run(
             several,
         )?;
         // Better now than after the runs before it.
-        record::writable(&out)?;
+        bpfcost_record::writable(&out)?;
         Journal::vacant(&out)?;
         jobs.push((experiment, plan, out));
     }

@@ -20,7 +20,6 @@ use super::{
     outside,
 };
 use crate::{
-    record::{Disturbance, FeatureRecord, Journal, Machine},
     target::{
         CheckState, Host, Target,
         guest::{
@@ -33,6 +32,7 @@ use crate::{
 };
 use bpfcost_measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning};
 use bpfcost_model::Experiment;
+use bpfcost_record::{Disturbance, FeatureRecord, Journal, Machine};
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
 const LISTEN: Duration = Duration::from_millis(50);

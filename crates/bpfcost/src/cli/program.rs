@@ -24,12 +24,12 @@ use super::{
 use crate::{
     builtin::program::Programs,
     program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
-    record::Record,
     report::rate::EventLoad,
     target::Host,
 };
 use bpfcost_measure::Plan;
 use bpfcost_model::{Experiment, Role};
+use bpfcost_record::Record;
 
 /// Time your own BPF program per packet, unmodified
 ///

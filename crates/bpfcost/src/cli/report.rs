@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     builtin::{example_of_a_grid, view},
-    record::{self, Record},
     report::rate::EventLoad,
 };
+use bpfcost_record::Record;
 
 /// Write records as one self-contained HTML page, as Markdown, or as an SVG picture
 ///
@@ -44,7 +44,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let mut records: Vec<Record> = Vec::new();
     for path in &args.records {
-        records.extend(record::load(path)?);
+        records.extend(bpfcost_record::load(path)?);
     }
     if records.is_empty() {
         return Err(usage(
@@ -120,7 +120,7 @@ fn write(out: &Path, page: &str) -> Result<()> {
                 out.display()
             )
         }),
-        _ => Ok(record::replace(out, |file| {
+        _ => Ok(bpfcost_record::replace(out, |file| {
             file.write_all(page.as_bytes())
         })?),
     }

@@ -24,10 +24,8 @@ use super::{
     output::{note, say},
     place, select, session,
 };
-use crate::{
-    record::{Record, SessionHistory},
-    target::Host,
-};
+use crate::target::Host;
+use bpfcost_record::Record;
 
 /// A/A runs: as many as it takes to find each planted fault at least 19 times in 20 (`planted.rs`).
 const RUNS: u32 = 20;
@@ -100,7 +98,7 @@ fn observe(args: &Args, host: &Host, interrupted: &AtomicBool) -> Result<Option<
     let seed = args.seed.unwrap_or_else(session::draw_seed);
     let ladder = ladder::read(cpu)?;
     let (batches, slices) = (batches::read(cpu)?, batches::read_slices(cpu)?);
-    let history = SessionHistory::of_user();
+    let history = crate::cli::store::sessions();
     if history.is_none() {
         note!("this user has no home folder, so the runs are not kept for later comparisons");
     }

@@ -22,12 +22,10 @@ use super::{
     progress::Progress,
     select,
 };
-use crate::{
-    record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionHistory},
-    target::{self, Host, guest::Failure},
-};
+use crate::target::{self, Host, guest::Failure};
 use bpfcost_measure::{self, Event, Measurements, Plan, Stop, time_option};
 use bpfcost_model::Experiment;
+use bpfcost_record::{Disturbance, Header, Journal, JournalError, Machine, Record};
 
 /// A run that is about to begin or to go on.
 pub(super) struct Session {
@@ -91,11 +89,11 @@ impl Session {
         out: &Path,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<Self> {
-        record::writable(out)?;
+        bpfcost_record::writable(out)?;
         Journal::vacant(out)?;
         let (place, machine) = Place::ready(&*experiment, &plan, None, interrupt)?;
         // A guest has its plan already. Without a history, the run is the first on its machine.
-        let history = SessionHistory::of_user().filter(|_| plan.target == "host");
+        let history = crate::cli::store::sessions().filter(|_| plan.target == "host");
         let anchor = history.and_then(|history| history.anchor(&machine).ok()?);
         let plan = Plan { anchor, ..plan };
         let started = now();
@@ -130,7 +128,7 @@ impl Session {
         let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
         // The record lies beside its journal, whichever of the two was named.
         let out = journal.path().with_extension("");
-        record::writable(&out)?;
+        bpfcost_record::writable(&out)?;
         let (place, machine) = if ended {
             contents.measured.stop = contents.ended;
             (None, contents.header.machine)
@@ -191,7 +189,7 @@ impl Session {
         warnings.retain(|warning| !moot.contains(&warning.code.as_str()));
         warnings.extend(outcome.warnings);
         let mut record = Record::build(&self.plan, &outcome.measured, &self.started, machine);
-        if let Some(history) = SessionHistory::of_user() {
+        if let Some(history) = crate::cli::store::sessions() {
             // What can't be read or written is as good as never kept: `compare` says what it assumes.
             let _ = history.continues_with(&mut record);
         }
@@ -253,7 +251,7 @@ impl Session {
 
     /// Writes the record, then removes the journal, which an interrupted run still needs.
     fn keep(self, record: &Record) -> Result<()> {
-        record::write(record, &self.out).with_context(|| {
+        bpfcost_record::write(record, &self.out).with_context(|| {
             let journal = self.journal.path().display();
             format!(
                 "the record could not be saved (the journal still holds every trial; once there \

@@ -6,10 +6,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use bpfcost_record::SessionHistory;
 use jiff::Timestamp;
 
 use super::exit::usage;
 use crate::xdg::Folder;
+
+/// The sessions that this user keeps: `$XDG_STATE_HOME/bpfcost/sessions.json`, or under `~/.local/state`. `None` for a user
+/// without a home.
+pub(super) fn sessions() -> Option<SessionHistory> {
+    let folder = Folder::State.of_user()?;
+    Some(SessionHistory::at(folder.join("sessions.json")))
+}
 
 /// Where the record of a run goes. `out` may be a file or a folder; several records need a folder.
 pub(super) fn record_path(

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::record::{CaseRecord, Raw, Record, Status};
 use bpfcost_model::{Role, Unit};
+use bpfcost_record::{CaseRecord, Raw, Record, Status};
 
 /// A line for each epoch of each case, `BenchmarkXdp-lb/tcp-v4-lru-hit-1 250000 101.2 ns/op`, in the unit of the record.
 /// A record begins with lines that say where it was measured.

@@ -1,9 +1,7 @@
 //! The answer of a run to its budget, as the first words of its sentence. The exit code is made from the same answer.
 
-use crate::{
-    record::{BudgetAnswer, BudgetVerdict, ComparisonRecord, Record},
-    report::words,
-};
+use crate::report::words;
+use bpfcost_record::{BudgetAnswer, BudgetVerdict, ComparisonRecord, Record};
 use bpfcost_text::number;
 
 /// How many of a run's things, probes or comparisons, the budget judged.

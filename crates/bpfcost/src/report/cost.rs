@@ -1,10 +1,8 @@
 //! The cost of a case as text: raw, or net if cases span a grid ([`Record::cost`]).
 
-use crate::{
-    record::{CaseRecord, Record, Status},
-    report::{absent, rows, style::Tone, words},
-};
+use crate::report::{absent, rows, style::Tone, words};
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, Record, Status};
 use bpfcost_text::{
     self,
     number::{self, MISSING},

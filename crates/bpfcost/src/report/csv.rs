@@ -3,14 +3,12 @@
 
 use anyhow::Result;
 
-use crate::{
-    record::{
-        BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
-        VerdictRecord,
-    },
-    report::rate::{self, EventLoad},
-};
+use crate::report::rate::{self, EventLoad};
 use bpfcost_model::{OFF, Role, VARIANT};
+use bpfcost_record::{
+    BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
+    VerdictRecord,
+};
 
 /// A column of a line: its name, and what stands there.
 pub type CsvField = (String, String);

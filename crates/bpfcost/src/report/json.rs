@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::record::Record;
+use bpfcost_record::Record;
 
 /// The records as JSON on one line (100,000 samples are not for eyes), ending in a newline.
 pub fn render(records: &[Record]) -> Result<String> {

@@ -1,9 +1,7 @@
 //! Describes the calls that a probe missed, if misses are part of the question.
 
-use crate::{
-    record::{CaseRecord, MISSED_SHARE, Record},
-    report::target,
-};
+use crate::report::target;
+use bpfcost_record::{CaseRecord, MISSED_SHARE, Record};
 use bpfcost_text::{self, number};
 
 /// Whether what a case misses are calls that a probe should have seen. Each of them counts.

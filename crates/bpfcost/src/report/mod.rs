@@ -1,5 +1,5 @@
 //! Reports: show a record. Nothing here measures or computes a result: every result is in the
-//! [`Record`](crate::record::Record), and can be shown again from it on another machine.
+//! [`Record`](bpfcost_record::Record), and can be shown again from it on another machine.
 //!
 //! [`rows`] and [`words`] turn a record into text once, so that the terminal, Markdown and HTML can't disagree; the
 //! files beside them only lay it out.

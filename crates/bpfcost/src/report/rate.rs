@@ -1,16 +1,14 @@
 //! The share of a core that the cases of a grid cost at a rate (`--rate`), and the rate that a share of a core pays
 //! for (`--budget`). Computed from net costs when a record is shown.
 
-use crate::{
-    record::{CaseRecord, CostEstimate, Record, Status},
-    report::{
-        style::Style,
-        table::{self, Cell, Head, Table},
-        target,
-        view::grid::{GridRow, GridTable},
-    },
+use crate::report::{
+    style::Style,
+    table::{self, Cell, Head, Table},
+    target,
+    view::grid::{GridRow, GridTable},
 };
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, CostEstimate, Record, Status};
 use bpfcost_text::{
     self,
     number::{self, HOLD, MISSING},

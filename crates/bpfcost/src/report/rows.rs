@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    record::{CaseRecord, ComparisonRecord, Record, Status},
-    report::{style::Tone, table::Note, words},
-};
+use crate::report::{style::Tone, table::Note, words};
+use bpfcost_record::{CaseRecord, ComparisonRecord, Record, Status};
 use bpfcost_text::{
     self,
     number::{self, MISSING},

@@ -3,15 +3,13 @@
 
 use bpfcost_stats::sample::median;
 
-use crate::{
-    record::{CaseRecord, Record, Status},
-    report::{
-        histogram, rows,
-        table::{Cell, Head, Table},
-        trials, words,
-    },
+use crate::report::{
+    histogram, rows,
+    table::{Cell, Head, Table},
+    trials, words,
 };
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, Record, Status};
 use bpfcost_text::{self, number};
 
 /// The tables of the only case of a record that is no floor; of several none.

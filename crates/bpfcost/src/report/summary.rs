@@ -1,16 +1,14 @@
 //! The record in one sentence: the first line that a person reads, and sometimes the only one.
 
-use crate::{
-    record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord},
-    report::{
-        budget::{self, Judged},
-        target,
-        view::ViewLayout,
-        words,
-    },
+use crate::report::{
+    budget::{self, Judged},
+    target,
+    view::ViewLayout,
+    words,
 };
 use bpfcost_measure::{Stop, Warning};
 use bpfcost_model::{ABORTED, ENDED, Role};
+use bpfcost_record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord};
 use bpfcost_text::{self, number};
 
 /// The record in one sentence.

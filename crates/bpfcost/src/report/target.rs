@@ -1,6 +1,6 @@
 //! Describes the target of a record: what its numbers mean there, and what they do not mean.
 
-use crate::record::Record;
+use bpfcost_record::Record;
 use bpfcost_text::{self, number};
 
 /// Shown beside the name of a target whose times are an emulator's.

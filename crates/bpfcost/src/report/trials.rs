@@ -1,7 +1,8 @@
 //! The name of trials (batches, windows of a workload, or counts), how they were made, and how to read their
 //! distribution.
 
-use crate::{record::Record, report::view};
+use crate::report::view;
+use bpfcost_record::Record;
 use bpfcost_text::number;
 
 /// The words for trials of a kind.

@@ -1,13 +1,11 @@
 //! The warnings of a run as every view shows them: many of one kind as one. The record keeps them all.
 
-use crate::{
-    record::Record,
-    report::{
-        section::{Detail, Warnings},
-        summary, words,
-    },
+use crate::report::{
+    section::{Detail, Warnings},
+    summary, words,
 };
 use bpfcost_measure::{PROPORTIONALITY, Warning};
+use bpfcost_record::Record;
 use bpfcost_text::{self, number};
 
 /// With more cases than this whose cost depends on the batch, one warning covers all.

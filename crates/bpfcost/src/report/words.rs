@@ -2,15 +2,13 @@
 
 use bpfcost_stats::REPEATS;
 
-use crate::{
-    record::{
-        self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
-        VerdictRecord,
-    },
-    report::{style::Tone, table::Note, target},
-};
+use crate::report::{style::Tone, table::Note, target};
 use bpfcost_measure::Stop;
 use bpfcost_model::{Role, Unit};
+use bpfcost_record::{
+    self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
+    VerdictRecord,
+};
 use bpfcost_text::{self, number};
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).
@@ -82,13 +80,14 @@ fn loads(case: &CaseRecord, raw: &Raw) -> String {
 pub fn same_in_loads(case: &CaseRecord) -> bool {
     let raw = case.raw.as_ref().filter(|raw| raw.epochs > 1);
     raw.and_then(|raw| raw.loads)
-        .is_some_and(|[low, high]| high - low <= record::recorded_rounding(case))
+        .is_some_and(|[low, high]| high - low <= bpfcost_record::recorded_rounding(case))
 }
 
 /// `293–295`, where a count differs from load to load.
 pub fn range(case: &CaseRecord) -> Option<String> {
     let loads = case.raw.as_ref()?.loads;
-    let [low, high] = loads.filter(|[low, high]| high - low > record::recorded_rounding(case))?;
+    let [low, high] =
+        loads.filter(|[low, high]| high - low > bpfcost_record::recorded_rounding(case))?;
     let [low, high] = number::apart([low, high]);
     Some(format!("{low}–{high}"))
 }
@@ -174,7 +173,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             as_much(record.unit)
         )
     });
-    let rare = record::now_and_then(case).filter(|_| counted).map(|rare| {
+    let rare = bpfcost_record::now_and_then(case).filter(|_| counted).map(|rare| {
         let [differ, all] = rare.batches.map(|count| number::count(count as u64));
         let mean = value(rare.mean, None, record.unit);
         format!(

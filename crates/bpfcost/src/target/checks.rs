@@ -8,7 +8,7 @@ use super::{
     format_cpus,
     machine::field,
 };
-use crate::record::{Disturbance, Machine};
+use bpfcost_record::{Disturbance, Machine};
 
 /// The oldest kernel on which BPF programs can time themselves here: `bpf_loop` came with 5.17.
 pub const OLDEST_KERNEL: (u32, u32) = (5, 17);

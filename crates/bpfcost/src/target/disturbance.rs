@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use super::{Host, machine::field};
-use crate::record::{Disturbance, Machine};
+use bpfcost_record::{Disturbance, Machine};
 
 /// Milliseconds in a tick of `/proc/stat`: USER_HZ, part of the kernel's interface, is 100 on every
 /// architecture with a BPF JIT, whatever the kernel's own HZ.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{DisturbanceWatch, checks, cpus, disturbance, machine};
-use crate::record::{Disturbance, Machine};
+use bpfcost_record::{Disturbance, Machine};
 
 /// The machine that this program runs on, seen through its `/proc` and `/sys`.
 #[derive(Clone, Debug)]

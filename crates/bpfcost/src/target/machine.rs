@@ -5,7 +5,7 @@ use std::fs;
 use memchr::memmem::find;
 
 use super::Host;
-use crate::record::Machine;
+use bpfcost_record::Machine;
 
 /// Reads the fingerprint of a machine; what can't be read stays empty.
 pub(super) fn fingerprint(host: &Host) -> Machine {

@@ -1,7 +1,7 @@
 //! Warnings about the machine: what disturbed a run, its effect on the numbers, and what to do.
 
-use crate::record::{Disturbance, Machine};
 use bpfcost_measure::Warning;
+use bpfcost_record::{Disturbance, Machine};
 
 /// Share of the CPUs' time that a hypervisor may take away: beyond 1 %, which is also the margin
 /// within which kernel costs count as the same, batches are stretched noticeably.

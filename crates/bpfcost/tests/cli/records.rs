@@ -1,6 +1,6 @@
 //! `compare` and `report` on records made for it: answers and exit codes.
 
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 
 use crate::{require, sample_record, tool::Tool};
 

@@ -4,11 +4,11 @@ use std::{fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
     builtin::{aa::AaTest, all},
-    record::{Record, Status},
     target::Host,
 };
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
+use bpfcost_record::{Record, Status};
 
 use crate::{
     require,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bpfcost::record::{Record, Status};
+use bpfcost_record::{Record, Status};
 
 use crate::tool::Tool;
 

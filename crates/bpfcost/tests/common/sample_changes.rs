@@ -1,8 +1,8 @@
 //! A synthetic comparison with every outcome.
 
-use bpfcost::record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side};
 use bpfcost_measure::Warning;
 use bpfcost_model::Unit;
+use bpfcost_record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side};
 
 /// One case of every outcome, and one on each side alone.
 pub fn changes() -> Changes {

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::record::*;
 use bpfcost_measure::Stop;
 use bpfcost_model::{Problem, Role, Unit};
+use bpfcost_record::*;
 
 use super::sample_record;
 

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::record::*;
 use bpfcost_measure::Calibration;
 use bpfcost_model::{Batch, Grid, Layout, Problem, Role};
+use bpfcost_record::*;
 
 use super::{sample_exact, sample_record};
 

@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::{
-    builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS},
-    record::*,
-};
+use bpfcost::builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit};
+use bpfcost_record::*;
 
 use super::synthetic;
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::record::*;
 use bpfcost_measure::{Calibration, Stop, Warning};
 use bpfcost_model::{Batch, Layout, Problem, Role, Unit};
+use bpfcost_record::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::record::*;
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Layout, Pair, Problem, Role, Scaling, Sizing, Trial, Unit};
+use bpfcost_record::*;
 
 use super::synthetic;
 

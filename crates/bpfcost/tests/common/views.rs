@@ -2,7 +2,6 @@
 
 use bpfcost::{
     builtin::view,
-    record::{CaseRecord, Changes, Record},
     report::{
         compare, markdown as document,
         matrix::{self, Matrix},
@@ -13,6 +12,7 @@ use bpfcost::{
     },
 };
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, Changes, Record};
 
 pub fn table(record: &Record, style: Style) -> String {
     terminal::render(

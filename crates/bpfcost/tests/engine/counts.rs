@@ -1,8 +1,8 @@
 //! Counting instructions: no noise to average out, only interruptions to keep out.
 
-use bpfcost::record::{Record, Status, VerdictRecord};
 use bpfcost_measure::{Event, Stop};
 use bpfcost_model::{Fault, Sizing};
+use bpfcost_record::{Record, Status, VerdictRecord};
 
 use crate::mock::{Ask, Mock};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::record::{Record, Status};
+use bpfcost_record::{Record, Status};
 
 use crate::{
     kept::record,
@@ -30,7 +30,7 @@ fn counted_with(cases: &[&str], kernel: &str, hooks: &str) -> Record {
 
 /// Instructions an event, by case.
 fn nets(record: &Record) -> BTreeMap<&str, f64> {
-    let net = |case: &bpfcost::record::CaseRecord| case.net.as_ref()?.value;
+    let net = |case: &bpfcost_record::CaseRecord| case.net.as_ref()?.value;
     let cases = record.cases.iter().filter(|case| case.status == Status::Ok);
     cases
         .filter_map(|case| Some((case.name.as_str(), net(case)?)))

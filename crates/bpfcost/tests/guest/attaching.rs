@@ -1,7 +1,7 @@
 //! `attaching` in guests: with kprobes and trampolines, which a host may lack; and what a kernel lacks is said. Other
 //! mechanisms are tested on the host.
 
-use bpfcost::record::{CaseRecord, Status};
+use bpfcost_record::{CaseRecord, Status};
 
 use crate::{kept::record, require, tool::Tool, visit::says};
 

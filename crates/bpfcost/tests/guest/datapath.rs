@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 use etherparse::PacketBuilder;
 use libbpf_cargo::SkeletonBuilder;
 

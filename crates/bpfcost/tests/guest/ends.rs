@@ -74,7 +74,7 @@ fn a_kill_loses_no_trial_that_the_guest_sent() {
         "{there} trials were sent, {} are kept",
         written()
     );
-    bpfcost::record::read_journal(&tool.path("x.json.journal")).expect("a whole journal");
+    bpfcost_record::read_journal(&tool.path("x.json.journal")).expect("a whole journal");
 }
 
 /// How many trials the guest has sent.

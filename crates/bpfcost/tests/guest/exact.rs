@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 
 use crate::{
     kept::valid_record,
@@ -34,7 +34,7 @@ fn counted_with(line: &str, kernel: &str, hooks: &str) -> Record {
 
 /// By case: its count, and whether it repeated from trial to trial.
 fn counts(record: &Record) -> BTreeMap<&str, (f64, bool)> {
-    let of = |case: &bpfcost::record::CaseRecord| {
+    let of = |case: &bpfcost_record::CaseRecord| {
         let raw = case.raw.as_ref()?;
         Some((raw.value, raw.repeats? > 0))
     };

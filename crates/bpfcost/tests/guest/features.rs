@@ -1,7 +1,7 @@
 //! What kernels have and lack: exact lists of Debian's, so that a feature that stops being found on a
 //! kernel that has it fails here.
 
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 
 /// Came after Debian 12's kernel.
 const AFTER_6_1: [&str; 9] = [

@@ -1,7 +1,7 @@
 //! Datagrams inside a guest, and from outside into it: probes on the kernel's receive call, which the host may not
 //! have, see each of them.
 
-use bpfcost::record::CaseRecord;
+use bpfcost_record::CaseRecord;
 
 use crate::{
     kept::valid_record,

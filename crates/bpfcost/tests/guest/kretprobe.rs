@@ -1,7 +1,7 @@
 //! Probes on a call that many threads are in at once: who is missed, on a kernel with a list of records and
 //! on one with a ring for each CPU; and no verdict on speed where it is emulated.
 
-use bpfcost::record::{CaseRecord, Record, Status};
+use bpfcost_record::{CaseRecord, Record, Status};
 
 use crate::{features, kept::record, require, tool::Tool, visit::says};
 

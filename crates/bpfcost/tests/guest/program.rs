@@ -80,7 +80,7 @@ fn counts(kernel: &str, options: &str) -> Vec<(String, f64)> {
     assert!(said.out.contains("Verification and memory"), "{}", said.out);
     assert_nothing_left(&tool);
     let record = valid_record(&tool);
-    let count = |case: &bpfcost::record::CaseRecord| {
+    let count = |case: &bpfcost_record::CaseRecord| {
         let raw = case.raw.as_ref().expect("a count");
         (case.name.clone(), raw.value)
     };

@@ -1,7 +1,7 @@
 //! Kernel stacks without the helper: on three kernels each stack is the helper's, and taking it costs a fraction of
 //! the helper's instructions.
 
-use bpfcost::record::{Record, Status};
+use bpfcost_record::{Record, Status};
 
 use crate::{kept, require, tool::Tool, visit::says};
 

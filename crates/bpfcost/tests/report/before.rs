@@ -8,11 +8,9 @@ use std::{
 };
 
 use crate::common::views;
-use bpfcost::{
-    record::{self, Record},
-    report::style::Style,
-};
+use bpfcost::report::style::Style;
 use bpfcost_model::Layout;
+use bpfcost_record::Record;
 
 const RECORDS: [&str; 12] = [
     "ladder",
@@ -36,7 +34,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn load(name: &str) -> Record {
-    let loaded = record::load(&file(&format!("{name}.json")));
+    let loaded = bpfcost_record::load(&file(&format!("{name}.json")));
     let mut records = loaded.unwrap_or_else(|error| panic!("{name}: {error}"));
     records.pop().expect("a file holds one record")
 }

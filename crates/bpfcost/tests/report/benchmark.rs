@@ -2,7 +2,8 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
-use bpfcost::{record::Record, report::benchmark};
+use bpfcost::report::benchmark;
+use bpfcost_record::Record;
 use serde_json::Value;
 
 use crate::{

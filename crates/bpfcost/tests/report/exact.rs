@@ -2,11 +2,9 @@
 //! instructions are not nanoseconds.
 
 use crate::common::{sample_changes, sample_exact, views};
-use bpfcost::{
-    record::Record,
-    report::{compare, json, style::Style},
-};
+use bpfcost::report::{compare, json, style::Style};
 use bpfcost_model::Unit;
+use bpfcost_record::Record;
 
 #[test]
 fn table() {

@@ -3,13 +3,13 @@
 use crate::common::{sample_grid, views};
 use bpfcost::{
     builtin::attach,
-    record::{CaseRecord, Record, VerdictRecord},
     report::{
         matrix::{self, Matrix},
         style::Style,
         table::Cell,
     },
 };
+use bpfcost_record::{CaseRecord, Record, VerdictRecord};
 
 /// Three kernels counted, and a host.
 fn kernels() -> Vec<Record> {
@@ -73,7 +73,7 @@ fn kernels_are_compared_by_net() {
             continue;
         };
         let (old, new) = (old.unwrap(), new.unwrap());
-        let cost = |case: &bpfcost::record::CaseRecord| match &case.net {
+        let cost = |case: &bpfcost_record::CaseRecord| match &case.net {
             Some(net) => net.value.unwrap(),
             None => case.raw.as_ref().unwrap().value,
         };

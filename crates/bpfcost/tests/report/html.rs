@@ -14,7 +14,7 @@ use crate::common::{
 };
 use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bpfcost::record::Record;
+use bpfcost_record::Record;
 use serde_json::json;
 
 /// A started browser; `None` where there is none, with the reason printed.

@@ -8,6 +8,7 @@ mod require;
 mod before;
 mod benchmark;
 mod exact;
+mod gates;
 mod grid;
 mod html;
 mod matrix;

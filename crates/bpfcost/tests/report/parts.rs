@@ -12,7 +12,6 @@ use bpfcost::{
         attach::{parts::Parts, shown},
         view,
     },
-    record::{CostEstimate, Record},
     report::{
         rate::{self, EventLoad},
         style::Style,
@@ -21,6 +20,7 @@ use bpfcost::{
     },
 };
 use bpfcost_model::Layout;
+use bpfcost_record::{CostEstimate, Record};
 use bpfcost_stats::Additive;
 
 fn tables(record: &Record) -> String {

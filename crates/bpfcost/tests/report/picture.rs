@@ -3,7 +3,8 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use bpfcost::{builtin::view, record::Record};
+use bpfcost::builtin::view;
+use bpfcost_record::Record;
 use serde_json::json;
 
 use crate::common::{

@@ -3,11 +3,11 @@
 
 use crate::common::{sample_changes, sample_record, views};
 use bpfcost::{
-    record::{Disturbance, Machine},
     report::{compare, style::Style},
     target,
 };
 use bpfcost_measure::Warning;
+use bpfcost_record::{Disturbance, Machine};
 
 #[test]
 fn table() {

@@ -4,12 +4,10 @@ use crate::common::{
     sample_scaling::{self, CPUS, POOLS, THREADS, rate},
     views,
 };
-use bpfcost::{
-    record::{Curves, Record},
-    report::{matrix::Matrix, style::Style, summary},
-};
+use bpfcost::report::{matrix::Matrix, style::Style, summary};
 use bpfcost_measure::{PROPORTIONALITY, Warning};
 use bpfcost_model::Layout;
+use bpfcost_record::{Curves, Record};
 
 /// Epochs of a quick run.
 const EPOCHS: usize = 12;

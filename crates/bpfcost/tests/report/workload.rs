@@ -4,11 +4,9 @@ use crate::common::{
     sample_workload::{self, SIZES},
     views,
 };
-use bpfcost::{
-    record::{Record, States, Status, VerdictRecord},
-    report::{style::Style, summary},
-};
+use bpfcost::report::{style::Style, summary};
 use bpfcost_model::Headline;
+use bpfcost_record::{Record, States, Status, VerdictRecord};
 
 fn shown(record: &Record) -> String {
     views::table(record, Style::default())
@@ -133,7 +131,7 @@ fn a_budget_is_judged_on_the_interval_that_is_named() {
     let found = &mut record.comparisons[0];
     found.relative_ci95 = Some([0.037, 0.053]);
     found.relative_ci90 = Some([0.038, 0.0497]);
-    found.budget = Some(bpfcost::record::BudgetVerdict::Within);
+    found.budget = Some(bpfcost_record::BudgetVerdict::Within);
     let told = sentence(&record);
     assert!(told.starts_with("Within the budget of 5 %: "), "{told}");
     let shown = |record: &Record| {

@@ -1,12 +1,10 @@
 //! Runs of workloads against each other: by what a probe adds, and by what the server costs.
 
 use crate::common::{sample_workload, views};
-use bpfcost::{
-    record::{
-        ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, SessionSpreadRecord,
-        SessionSpreadsRecord, compare,
-    },
-    report::{self, style::Style},
+use bpfcost::report::{self, style::Style};
+use bpfcost_record::{
+    ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, SessionSpreadRecord,
+    SessionSpreadsRecord, compare,
 };
 
 /// A run whose probe costs this share more, on a server that came up so many times as dear, on a machine of whose runs

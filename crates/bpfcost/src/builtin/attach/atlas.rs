@@ -8,18 +8,16 @@ mod made;
 
 use std::fmt::Write;
 
-use crate::{
-    record::{CrossTarget, Record},
-    report::{
-        markdown::escape,
-        matrix::{self, Matrix},
-        section::Detail,
-        table::Table,
-        target,
-        view::grid::{self, GridTable},
-        words,
-    },
+use crate::report::{
+    markdown::escape,
+    matrix::{self, Matrix},
+    section::Detail,
+    table::Table,
+    target,
+    view::grid::{self, GridTable},
+    words,
 };
+use bpfcost_record::{CrossTarget, Record};
 use bpfcost_text::{self, number};
 
 /// The records of one experiment, by what their numbers are.

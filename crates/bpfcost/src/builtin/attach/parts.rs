@@ -26,8 +26,8 @@ use bpfcost_stats::{
 };
 
 use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
-use crate::record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status};
 use bpfcost_model::Grid;
+use bpfcost_record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status};
 
 /// The body that does nothing: the mechanism alone.
 const PLAIN: &str = "empty";

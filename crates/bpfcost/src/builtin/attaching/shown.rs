@@ -3,12 +3,12 @@
 use super::{DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS};
 use crate::{
     builtin::Extras,
-    record::{CaseRecord, CostEstimate, Record},
     report::{
         section::{Detail, Section, table_sections},
         table::{Cell, Column, Head, Table},
     },
 };
+use bpfcost_record::{CaseRecord, CostEstimate, Record};
 use bpfcost_text::{self, number};
 
 /// What `attaching` shows of its own.

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use bpfcost_bpf::attach::{AttachMethod, HitCounts};
 
 use super::call::{CallResult, Syscall};
-use crate::record::MISSED_SHARE;
 use bpfcost_model::{Batch, Problem, Trial, differs};
+use bpfcost_record::MISSED_SHARE;
 
 /// Calls per second of all threads together.
 pub(super) const CALLS_PER_S: &str = "calls_per_s";

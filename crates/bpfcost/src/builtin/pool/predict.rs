@@ -20,7 +20,7 @@ use bpfcost_pool::{
 };
 use serde::Deserialize;
 
-use crate::record::{Raw, Record, Status};
+use bpfcost_record::{Raw, Record, Status};
 
 /// Pools that are predicted, by the name that they have as cases.
 const POOLS: [(&str, ModelPool); 4] = [

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     builtin::Extras,
-    record::{Curve, Record},
     report::{
         csv::{self, CsvColumns},
         figure::curve,
@@ -21,6 +20,7 @@ use crate::{
         table::{Cell, Head, Note, Table},
     },
 };
+use bpfcost_record::{Curve, Record};
 use bpfcost_text::{self, number};
 
 /// What pools show of their own.

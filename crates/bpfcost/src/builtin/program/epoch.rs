@@ -26,9 +26,9 @@ use crate::{
         memory::KernelMemory,
     },
     program::{Behaviour, Input, InstructionTracer},
-    record::RESET_TWICE,
 };
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove};
+use bpfcost_record::RESET_TWICE;
 
 /// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored
 /// is as it was, and after an odd number it is as one run leaves it.

@@ -5,7 +5,6 @@ use bpfcost_stats::sample::median;
 use super::{shown_hot, shown_maps};
 use crate::{
     builtin::Extras,
-    record::{CaseRecord, Record},
     report::{
         section::{Detail, Section, table_sections},
         table::{Cell, Head, Table},
@@ -13,6 +12,7 @@ use crate::{
     },
 };
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, Record};
 use bpfcost_text::{self, number};
 
 /// What programs show of their own.

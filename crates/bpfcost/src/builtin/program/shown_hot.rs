@@ -3,12 +3,12 @@
 use super::{hot::HOT_SPOTS, shown_change};
 use crate::{
     program::{HotCall, HotLine, HotSpots},
-    record::{CaseRecord, Record},
     report::{
         section::Detail,
         table::{Cell, Head, Table},
     },
 };
+use bpfcost_record::{CaseRecord, Record};
 use bpfcost_text::{self, number};
 
 /// Lines of a case that a terminal shows unless all are asked for.

@@ -5,13 +5,13 @@ use bpfcost_bpf::program::Drift;
 use super::shown;
 use crate::{
     program::{Behaviour, MIX},
-    record::Record,
     report::{
         section::Detail,
         table::{Cell, Head, Table},
     },
 };
 use bpfcost_model::Role;
+use bpfcost_record::Record;
 use bpfcost_text::{self, number};
 
 /// Rows that a terminal shows unless all are asked for.

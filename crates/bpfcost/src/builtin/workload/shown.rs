@@ -3,12 +3,12 @@
 use super::{calls, datagram_fate};
 use crate::{
     builtin::Extras,
-    record::Record,
     report::{
         section::{Detail, Section},
         workload::WorkloadReport,
     },
 };
+use bpfcost_record::Record;
 
 /// See above.
 pub(in crate::builtin) const OWN: Extras = Extras {

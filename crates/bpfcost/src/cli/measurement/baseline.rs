@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Options, RecordFormat};
-use crate::{
-    cli::{
-        compare,
-        exit::Exit,
-        output::{answer, note},
-        parse,
-    },
-    record::{GateOptions, Record, comparable},
+use crate::cli::{
+    compare,
+    exit::Exit,
+    output::{answer, note},
+    parse,
 };
 use bpfcost_measure::Plan;
+use bpfcost_record::{GateOptions, Record, comparable};
 
 /// What to compare the result with.
 #[derive(Debug, clap::Args)]

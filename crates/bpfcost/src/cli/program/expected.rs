@@ -7,10 +7,10 @@ use anyhow::Result;
 use crate::{
     cli::{exit::usage, output::note},
     program::{Behaviour, Expectation, OwnPrograms, expected_file},
-    record::{CaseRecord, Record, Status},
 };
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Role};
+use bpfcost_record::{CaseRecord, Record, Status};
 
 /// Refuses files that say nothing of a program and a packet that are measured.
 pub(super) fn complete<'a>(

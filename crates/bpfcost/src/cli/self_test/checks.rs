@@ -15,7 +15,7 @@ use super::{
     clock,
     ladder::LadderReading,
 };
-use crate::record::{
+use bpfcost_record::{
     self, CaseRecord, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Reading, Record,
     VerdictRecord, case_levels,
 };
@@ -329,7 +329,7 @@ fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
     };
     let mut reported = 0;
     for pair in sessions.windows(2) {
-        let changes = record::compare(&pair[..1], &pair[1..], asked, |_, reading| {
+        let changes = bpfcost_record::compare(&pair[..1], &pair[1..], asked, |_, reading| {
             kept[reading as usize].clone()
         })?;
         let mut outcomes = changes.cases.iter().map(|change| change.outcome);

@@ -11,9 +11,9 @@ use super::{
     clock::ClockReading,
     ladder::{LadderReading, product},
 };
-use crate::record::{self, Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord};
 use bpfcost_measure::{CaseData, Measurements, Plan};
 use bpfcost_model::{Case, Pair};
+use bpfcost_record::{Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord};
 
 /// Self-tests that are simulated for each fault.
 const SELF_TESTS: u64 = 100;
@@ -192,7 +192,7 @@ impl Machine {
             }
         }
         let started = format!("2026-11-24T00:{:02}:{:02}Z", number / 12, 5 * (number % 12));
-        let machine = record::Machine::default();
+        let machine = bpfcost_record::Machine::default();
         let mut record = Record::build(&plan(), &measured, &started, machine);
         for one in &mut record.comparisons {
             if self.fault == Fault::LooseVerdicts && one.p <= 0.15 {

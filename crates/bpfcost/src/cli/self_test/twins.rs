@@ -6,13 +6,10 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use super::select;
-use crate::{
-    builtin::aa::AaTest,
-    record::{Record, Status},
-    target::Host,
-};
+use crate::{builtin::aa::AaTest, target::Host};
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
+use bpfcost_record::{Record, Status};
 
 /// The experiment that is run against itself, and its cases: short and long paths, one that is all
 /// cache misses.

@@ -14,9 +14,9 @@ use crate::{
         exit::{lacking, usage, with_advice},
         output::{heard, note, write_answer},
     },
-    record::{self, FileError},
     stack::{self, Profile},
 };
+use bpfcost_record::FileError;
 
 /// Whether a file can be written, before anything is measured.
 pub(super) fn check_svg(path: &Path) -> Result<()> {
@@ -75,10 +75,12 @@ pub(super) fn show(args: &Args, profile: &Profile) -> Result<()> {
         if is_special(path) {
             fs::write(path, svg).map_err(|error| not_written(path, error))?;
         } else {
-            record::replace(path, |file| file.write_all(&svg)).map_err(|error| match error {
-                FileError::Write(_, error) => not_written(path, error),
-                other => other.into(),
-            })?;
+            bpfcost_record::replace(path, |file| file.write_all(&svg)).map_err(
+                |error| match error {
+                    FileError::Write(_, error) => not_written(path, error),
+                    other => other.into(),
+                },
+            )?;
         }
         note!("flame graph: {}", path.display());
     } else if args.live {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{relative, side, verdict};
-use crate::record::{Change, ChangeOutcome, Changes, OneSided};
+use bpfcost_record::{Change, ChangeOutcome, Changes, OneSided};
 use bpfcost_text::{self, number};
 
 /// The type of a failure of a gate that could not judge a case, or not see the rise that it had to.

@@ -7,16 +7,14 @@ use std::collections::HashSet;
 use anyhow::Result;
 
 pub use self::junit::render as junit;
-use crate::{
-    record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side},
-    report::{
-        rows,
-        section::{Section, View, Warnings},
-        style::Tone,
-        table::{Cell, Head, Table},
-        words,
-    },
+use crate::report::{
+    rows,
+    section::{Section, View, Warnings},
+    style::Tone,
+    table::{Cell, Head, Table},
+    words,
 };
+use bpfcost_record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
 use bpfcost_text::{
     self,
     number::{self, MISSING},

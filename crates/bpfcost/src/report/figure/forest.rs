@@ -5,10 +5,8 @@ use super::{
     axis::Axis,
     svg::{Svg, escape},
 };
-use crate::{
-    record::{Record, VerdictRecord},
-    report::rows::PairRow,
-};
+use crate::report::rows::PairRow;
+use bpfcost_record::{Record, VerdictRecord};
 use bpfcost_text::number;
 
 /// What its band means; nothing where there is none.

@@ -8,10 +8,8 @@ use super::{
     svg::escape,
     tiles::{self, Tile},
 };
-use crate::{
-    record::VerdictRecord,
-    report::matrix::{CellText, Matrix, MatrixHead},
-};
+use crate::report::matrix::{CellText, Matrix, MatrixHead};
+use bpfcost_record::VerdictRecord;
 
 /// More targets than this make several figures, or a cell would not hold its words on a phone.
 pub(crate) const MOST: usize = 5;

@@ -5,13 +5,11 @@ use super::{
     axis::Axis,
     svg::{Svg, escape},
 };
-use crate::{
-    record::{Raw, Record, Status},
-    report::{
-        rows::{CaseRow, RowGroup},
-        words,
-    },
+use crate::report::{
+    rows::{CaseRow, RowGroup},
+    words,
 };
+use bpfcost_record::{Raw, Record, Status};
 use bpfcost_text::{self, number};
 
 /// As wide as a digit.

@@ -7,15 +7,13 @@ use super::{
     axis::Axis,
     svg::{Svg, escape},
 };
-use crate::{
-    record::{CaseRecord, Record, Status, VerdictRecord},
-    report::{
-        rows::{self, CaseRow, PairRow},
-        section::View,
-        words,
-    },
+use crate::report::{
+    rows::{self, CaseRow, PairRow},
+    section::View,
+    words,
 };
 use bpfcost_model::Unit;
+use bpfcost_record::{CaseRecord, Record, Status, VerdictRecord};
 use bpfcost_text::{self, number};
 
 /// Pixels: the picture, the plots in it, where values and verdicts begin, margins, and a row's height.

@@ -2,10 +2,8 @@
 //! trial is left out: if there are many, lines replace those that overlap.
 
 use super::svg::{Svg, escape};
-use crate::{
-    record::{CaseRecord, Record},
-    report::words,
-};
+use crate::report::words;
+use bpfcost_record::{CaseRecord, Record};
 use bpfcost_text::{self, number};
 
 /// Pixels of the plot.

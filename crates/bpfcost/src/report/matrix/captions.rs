@@ -1,10 +1,8 @@
 //! Captions for several targets side by side.
 
 use super::Matrix;
-use crate::{
-    record::Reference,
-    report::{missed, target, view::grid::note_caption},
-};
+use crate::report::{missed, target, view::grid::note_caption};
+use bpfcost_record::Reference;
 use bpfcost_text::{self, number};
 
 impl Matrix<'_> {

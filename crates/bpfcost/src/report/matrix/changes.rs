@@ -3,11 +3,9 @@
 use std::collections::HashSet;
 
 use super::{CellText, Matrix};
-use crate::{
-    record::{Difference, VerdictRecord},
-    report::table::{Cell, Head, Table},
-};
+use crate::report::table::{Cell, Head, Table};
 use bpfcost_model::Grid;
+use bpfcost_record::{Difference, VerdictRecord};
 use bpfcost_text::{self, number};
 
 /// Changes beyond this share are named.

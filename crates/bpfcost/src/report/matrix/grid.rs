@@ -2,8 +2,8 @@
 //! cheapest row first.
 
 use super::{RowPosition, apart};
-use crate::record::{CaseRecord, CrossTarget, CrossTargetRow, Status};
 use bpfcost_model::{Grid, Role};
+use bpfcost_record::{CaseRecord, CrossTarget, CrossTargetRow, Status};
 
 /// Where every case stands; and what no target can run, of a grid, with the reason that the first of them gives.
 pub(super) fn placed(

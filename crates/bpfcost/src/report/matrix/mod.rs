@@ -9,14 +9,12 @@ mod summary;
 mod view;
 
 pub use self::{changes::changes, summary::sentence, view::view};
-use crate::{
-    record::{
-        CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference,
-        VerdictRecord, by_experiment,
-    },
-    report::{absent, cost::CostText, rows, style::Tone, target, words},
-};
+use crate::report::{absent, cost::CostText, rows, style::Tone, target, words};
 use bpfcost_model::{Grid, Role};
+use bpfcost_record::{
+    CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference, VerdictRecord,
+    by_experiment,
+};
 use bpfcost_text::{self, number};
 
 /// Stands where a case was no part of a run.

@@ -3,7 +3,7 @@
 use bpfcost_stats::sample::median;
 
 use super::Matrix;
-use crate::record::{Difference, Status, VerdictRecord};
+use bpfcost_record::{Difference, Status, VerdictRecord};
 use bpfcost_text::number;
 
 /// The matrix in a sentence.

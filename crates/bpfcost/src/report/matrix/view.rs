@@ -1,16 +1,14 @@
 //! Several targets side by side as tables and a figure.
 
 use super::{DifferenceText, Matrix, MatrixRow, changes, sentence};
-use crate::{
-    record::{CrossTargetColumn, Record, Reference, Status},
-    report::{
-        figure::heat,
-        section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
-        style::Tone,
-        table::{Cell, Head, Note, Table},
-        target, warnings, words,
-    },
+use crate::report::{
+    figure::heat,
+    section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
+    style::Tone,
+    table::{Cell, Head, Note, Table},
+    target, warnings, words,
 };
+use bpfcost_record::{CrossTargetColumn, Record, Reference, Status};
 
 /// What the colours of the figure mean.
 const KEY: &str = "<span class=\"key\"><i class=\"k-heat less\"></i> ▼ costs less</span> \

@@ -8,16 +8,14 @@ mod summary;
 mod verdict;
 
 pub use self::summary::sentence;
-use crate::{
-    record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record},
-    report::{
-        missed,
-        rows::{self, PairRow, RowGroup},
-        table::{Cell, Table},
-        target,
-    },
+use crate::report::{
+    missed,
+    rows::{self, PairRow, RowGroup},
+    table::{Cell, Table},
+    target,
 };
 use bpfcost_model::Role;
+use bpfcost_record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record};
 use bpfcost_text::{self, number};
 
 /// Marks the knee of a curve.

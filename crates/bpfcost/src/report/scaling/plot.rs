@@ -1,13 +1,11 @@
 //! The curves as figures.
 
 use super::{Chart, of_group};
-use crate::{
-    record::{Curve, CurveGroup},
-    report::{
-        figure::curve::{CurveSource, Plot, Point, Series},
-        rows,
-    },
+use crate::report::{
+    figure::curve::{CurveSource, Plot, Point, Series},
+    rows,
 };
+use bpfcost_record::{Curve, CurveGroup};
 use bpfcost_text::{self, number};
 
 /// Which colour each name has.
@@ -55,7 +53,7 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
 
 /// A curve of this run.
 pub(crate) fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
-    let point = |point: &crate::record::CurvePoint<'_>| {
+    let point = |point: &bpfcost_record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {
             at: f64::from(point.threads),

@@ -6,14 +6,12 @@ use super::{
     Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, misses_much, of_group,
     share_cell, with_ends,
 };
-use crate::{
-    record::{CostEstimate, Curve, CurveGroup, CurvePoint, Status},
-    report::{
-        missed, rows,
-        table::{Cell, Head, Table},
-        target,
-    },
+use crate::report::{
+    missed, rows,
+    table::{Cell, Head, Table},
+    target,
 };
+use bpfcost_record::{CostEstimate, Curve, CurveGroup, CurvePoint, Status};
 use bpfcost_text::{self, number};
 
 /// The secondary value with what reading the clock adds to a latency, in nanoseconds.

@@ -1,10 +1,8 @@
 //! The curves in one sentence: which has the highest throughput while every thread has a CPU.
 
 use super::{Chart, misses_much, rate};
-use crate::{
-    record::{CostEstimate, Curve, CurvePoint},
-    report::{missed, target},
-};
+use crate::report::{missed, target};
+use bpfcost_record::{CostEstimate, Curve, CurvePoint};
 use bpfcost_text::{self, number};
 
 /// The curves in a sentence without its end; `None` where no point has a rate.

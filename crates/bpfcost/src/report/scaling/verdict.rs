@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Chart, rate};
-use crate::{
-    record::{ComparisonRecord, Record},
-    report::{
-        figure::forest::looks,
-        table::{Cell, Table},
-        words,
-    },
+use crate::report::{
+    figure::forest::looks,
+    table::{Cell, Table},
+    words,
 };
+use bpfcost_record::{ComparisonRecord, Record};
 use bpfcost_text::{self, number};
 
 /// Whether a comparison is between two curves at the same number of threads.

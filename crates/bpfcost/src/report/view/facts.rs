@@ -1,14 +1,12 @@
 //! Lists of names and values: the key figures of a run, and the machine.
 
-use crate::{
-    record::{Record, Status},
-    report::{
-        section::{Fact, Facts, Prose, Section},
-        style::Tone,
-        summary, target, trials, words,
-    },
+use crate::report::{
+    section::{Fact, Facts, Prose, Section},
+    style::Tone,
+    summary, target, trials, words,
 };
 use bpfcost_measure::Stop;
+use bpfcost_record::{Record, Status};
 use bpfcost_text::{self, number};
 
 /// What stands above everything else.

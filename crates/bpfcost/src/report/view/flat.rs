@@ -2,17 +2,15 @@
 
 use bpfcost_stats::sample::{epoch_medians, median};
 
-use crate::{
-    record::{CaseRecord, Raw, Record, Status},
-    report::{
-        figure,
-        rows::{CaseRow, PairRow, RowGroup},
-        section::{Detail, Figure, Figures, Order, Section},
-        style::Tone,
-        table::{Cell, Column, Head, Table},
-        target, trials, words,
-    },
+use crate::report::{
+    figure,
+    rows::{CaseRow, PairRow, RowGroup},
+    section::{Detail, Figure, Figures, Order, Section},
+    style::Tone,
+    table::{Cell, Column, Head, Table},
+    target, trials, words,
 };
+use bpfcost_record::{CaseRecord, Raw, Record, Status};
 use bpfcost_text::{self, number};
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.

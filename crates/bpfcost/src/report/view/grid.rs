@@ -2,19 +2,17 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use crate::{
-    record::{CaseRecord, Cells, Cost, Record, Status},
-    report::{
-        absent::{self, mark},
-        cost::{CostText, NOTHING},
-        figure,
-        section::{Detail, Figures, Section},
-        style::Tone,
-        table::{self, Head, Table},
-        target, words,
-    },
+use crate::report::{
+    absent::{self, mark},
+    cost::{CostText, NOTHING},
+    figure,
+    section::{Detail, Figures, Section},
+    style::Tone,
+    table::{self, Head, Table},
+    target, words,
 };
 use bpfcost_model::Grid;
+use bpfcost_record::{CaseRecord, Cells, Cost, Record, Status};
 use bpfcost_text::{self, number};
 
 /// A record's cases as rows and columns, as text.

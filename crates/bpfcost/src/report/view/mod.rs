@@ -7,19 +7,17 @@ mod flat;
 pub mod grid;
 
 use self::grid::GridTable;
-use crate::{
-    record::{Record, Status},
-    report::{
-        rows::{self, PairRow, RowGroup},
-        scaling::{self, Chart},
-        scenario,
-        section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
-        style::Tone,
-        summary, target, warnings, words,
-        workload::{self, WorkloadReport},
-    },
+use crate::report::{
+    rows::{self, PairRow, RowGroup},
+    scaling::{self, Chart},
+    scenario,
+    section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
+    style::Tone,
+    summary, target, warnings, words,
+    workload::{self, WorkloadReport},
 };
 use bpfcost_model;
+use bpfcost_record::{Record, Status};
 use bpfcost_text::{self, number::MISSING};
 
 /// How the cases of a record are laid out.

@@ -10,10 +10,8 @@ mod tables;
 use self::quantity::{ChangeText, Quantity};
 pub(crate) use self::quantity::{Scale, held};
 pub(super) use self::sentence::sentence;
-use crate::{
-    record::{CaseRecord, Record, State, States},
-    report::{budget, table::Table},
-};
+use crate::report::{budget, table::Table};
+use bpfcost_record::{CaseRecord, Record, State, States};
 use bpfcost_text::{self, number};
 
 /// A record of a workload.

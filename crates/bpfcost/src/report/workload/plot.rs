@@ -4,17 +4,15 @@ use super::{
     FactorSlice, WorkloadReport,
     quantity::{self, Scale},
 };
-use crate::{
-    record::{CaseRecord, CostEstimate, State, Status},
-    report::{
-        figure::{
-            curve::{CurveSource, Plot, Point, Series},
-            stack::{Bar, Stack},
-        },
-        rows::heading,
-        scaling::RateUnit,
+use crate::report::{
+    figure::{
+        curve::{CurveSource, Plot, Point, Series},
+        stack::{Bar, Stack},
     },
+    rows::heading,
+    scaling::RateUnit,
 };
+use bpfcost_record::{CaseRecord, CostEstimate, State, Status};
 
 /// Percentiles of latency by the name of the value, and the share of operations that took at most so long.
 const PERCENTILES: [(&str, &str, f64); 8] = [

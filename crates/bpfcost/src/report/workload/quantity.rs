@@ -2,13 +2,11 @@
 //! windows; and the comparison of two cases in a quantity.
 
 use super::tables::no_result;
-use crate::{
-    record::{
-        CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
-    },
-    report::{scaling::with_ends, style::Tone, table::Cell, words},
-};
+use crate::report::{scaling::with_ends, style::Tone, table::Cell, words};
 use bpfcost_model::{Headline, ProbedWorkload, SECOND};
+use bpfcost_record::{
+    CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
+};
 use bpfcost_text::{
     self,
     number::{self, HOLD},

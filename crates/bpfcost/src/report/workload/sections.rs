@@ -2,14 +2,12 @@
 //! value of every case.
 
 use super::{WorkloadReport, plot, quantity::shown};
-use crate::{
-    record::{CaseRecord, CostEstimate},
-    report::{
-        figure::{curve, stack},
-        section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
-        table::{Cell, Head, Table},
-    },
+use crate::report::{
+    figure::{curve, stack},
+    section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
+    table::{Cell, Head, Table},
 };
+use bpfcost_record::{CaseRecord, CostEstimate};
 
 /// Cases beside each other in a table: so many find room on paper.
 const BESIDE: usize = 6;

@@ -4,12 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{WorkloadReport, named};
-use crate::{
-    record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
-    report::budget::{self, Judged},
-};
+use crate::report::budget::{self, Judged};
 use bpfcost_measure::time_option;
 use bpfcost_model::LOAD;
+use bpfcost_record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord};
 use bpfcost_text::{
     self,
     number::{self, HOLD},

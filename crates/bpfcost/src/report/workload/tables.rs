@@ -2,16 +2,14 @@
 //! per size, as study 004 shows it.
 
 use super::{ChangeText, Quantity, WorkloadReport};
-use crate::{
-    record::{CaseRecord, State, Status},
-    report::{
-        rows::heading,
-        style::Tone,
-        table::{Cell, Column, Head, Note, Table},
-        words,
-    },
+use crate::report::{
+    rows::heading,
+    style::Tone,
+    table::{Cell, Column, Head, Note, Table},
+    words,
 };
 use bpfcost_model::OFF;
+use bpfcost_record::{CaseRecord, State, Status};
 use bpfcost_text::{self, number::MISSING};
 
 /// The heading above differences and their intervals.

@@ -13,8 +13,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Tools;
-use crate::record::replace;
 use crate::xdg::Folder;
+use bpfcost_record::replace;
 
 /// What runs a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

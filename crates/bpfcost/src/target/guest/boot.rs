@@ -24,7 +24,8 @@ use super::{
     snapshot::Snapshot,
     trouble,
 };
-use crate::{program::TraceReader, record::Journal};
+use crate::program::TraceReader;
+use bpfcost_record::Journal;
 
 /// CPU time for which a guest that has booted may say nothing. The longest thing that it does without a word is to load
 /// an epoch: seconds, even emulated.

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     program::RunTrace,
-    record::{Disturbance, Machine},
     workload::{LoadResult, outside::LoadOrder},
 };
 use bpfcost_measure::{Event, Plan, Warning};
+use bpfcost_record::{Disturbance, Machine};
 
 /// What the guest is to do: the one thing that the host writes before it boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

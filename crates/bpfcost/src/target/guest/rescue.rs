@@ -11,10 +11,8 @@ use std::{
 use anyhow::Result;
 
 use super::{Message, Tail};
-use crate::{
-    reaper::{Duty, Reaper},
-    record::{Journal, JournalError},
-};
+use crate::reaper::{Duty, Reaper};
+use bpfcost_record::{Journal, JournalError};
 
 /// How long the killed process may take to let go of its journal.
 const PATIENCE: Duration = Duration::from_secs(2);

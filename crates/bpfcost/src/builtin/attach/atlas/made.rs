@@ -1,13 +1,11 @@
 //! How the atlas was made: the commands, the machines and the versions.
 
 use super::Atlas;
-use crate::{
-    record::Record,
-    report::{
-        table::{Cell, Head, Table},
-        target,
-    },
+use crate::report::{
+    table::{Cell, Head, Table},
+    target,
 };
+use bpfcost_record::Record;
 use bpfcost_text::{self, number};
 
 impl Atlas<'_> {

@@ -1,0 +1,381 @@
+//! One experiment on several targets, side by side: the cost of each case on each target, and how targets differ.
+//!
+//! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get slower?" and
+//! rejects counts of different kernels, emulators or builds, because a failed gate must mean the
+//! program under test. Here the kernel *is* the question, so counts of two kernels are compared, and
+//! everything else that differs between the two is shown beside them.
+//!
+//! Only what is measured alike is compared: counts with counts, times of hardware with times of
+//! hardware, and times of one emulator with its own. The first target of each kind is what the others
+//! of that kind are compared with. Times are those of separate sessions and judged as such, intervals
+//! widened by the spread between sessions, as one family over all cases and targets; counts repeat and
+//! are judged with a margin of zero. Cases of a grid are compared by what they cost without their floors
+//! ([`Record::cost`]), and only they and the floors are shown.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use bpfcost_stats::{
+    Policy, Sense,
+    session_spread::{SessionSpread, SessionSpreads},
+    sessions::{Basis, Sides, judge_sessions},
+};
+
+use crate::{
+    CaseRecord, ChangeOutcome, CompareError, Cost, Reading, Record, VerdictRecord, compat, exact,
+    sides::{dated, epoch_spread, estimate},
+};
+use bpfcost_model::{Grid, Role, Unit};
+
+/// Records of one experiment, one a target.
+#[derive(Debug)]
+pub struct CrossTarget<'a> {
+    /// The targets, in the order given.
+    pub columns: Vec<CrossTargetColumn<'a>>,
+    /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
+    pub rows: Vec<CrossTargetRow<'a>>,
+    /// The spread between sessions that widened the intervals of times most; `None` where no times are compared.
+    pub session_spread: Option<SessionSpread>,
+    /// Earlier sessions of the same targets, which are left out.
+    pub left_out: usize,
+}
+
+/// One target and what it is held against.
+#[derive(Debug)]
+pub struct CrossTargetColumn<'a> {
+    /// Its record.
+    pub record: &'a Record,
+    /// What it is compared with.
+    pub against: Reference,
+    /// What else than the kernel differs from that: the programs, the CPU, ….
+    pub also_differs: Vec<String>,
+}
+
+/// What a target is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The first of its kind: others are compared with it.
+    First,
+    /// The target in this column.
+    Column(usize),
+    /// Nothing, though there is one of its kind: the reason.
+    Nothing(String),
+}
+
+/// One case on every target.
+#[derive(Debug)]
+pub struct CrossTargetRow<'a> {
+    /// The case's name.
+    pub name: &'a str,
+    /// The heading under which tables show it.
+    pub group: &'a str,
+    /// `case`, or `floor` for a part of the harness.
+    pub role: Role,
+    /// A cell for each column.
+    pub cells: Vec<CrossTargetCell<'a>>,
+}
+
+/// One case on one target.
+#[derive(Debug)]
+pub struct CrossTargetCell<'a> {
+    /// What was measured; `None` where it was no part of that run.
+    pub case: Option<Cow<'a, CaseRecord>>,
+    /// How it differs from the target that this one is compared with.
+    pub difference: Option<Difference>,
+}
+
+/// How a case differs between two targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// here ∕ there − 1.
+    pub relative: f64,
+    /// Its 95 % interval, the spread between sessions included; `None` for counts.
+    pub relative_ci95: Option<[f64; 2]>,
+    /// What can be said: [`VerdictRecord::Slower`] where it costs more here.
+    pub verdict: VerdictRecord,
+}
+
+/// The records of each experiment, in the order in which experiments first appear.
+pub fn by_experiment(records: &[Record]) -> Vec<Vec<&Record>> {
+    let mut groups: Vec<Vec<&Record>> = Vec::new();
+    for record in records {
+        match groups
+            .iter_mut()
+            .find(|group| group[0].experiment == record.experiment)
+        {
+            Some(group) => group.push(record),
+            None => groups.push(vec![record]),
+        }
+    }
+    groups
+}
+
+impl<'a> CrossTarget<'a> {
+    /// The records of one experiment side by side; of several sessions on the same target and kernel,
+    /// the one that started last.
+    pub fn new(records: &[&'a Record]) -> Self {
+        let records_given = records.len();
+        let records = latest(records);
+        let columns = standings(&records);
+        let mut rows = rows(&records);
+        let session_spread = judge(&columns, &mut rows);
+        CrossTarget {
+            left_out: records_given - columns.len(),
+            columns,
+            rows,
+            session_spread,
+        }
+    }
+}
+
+/// What distinguishes one column from another.
+fn place(record: &Record) -> (&str, &str, bool) {
+    let machine = &record.machine;
+    (&record.target, &machine.kernel, machine.emulates_time())
+}
+
+/// One record a target and kernel, in the order in which they first appear.
+fn latest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
+    let mut kept: Vec<&Record> = Vec::new();
+    for &record in records {
+        match kept.iter_mut().find(|one| place(one) == place(record)) {
+            // RFC 3339 in UTC sorts as text.
+            Some(one) if one.started <= record.started => *one = record,
+            Some(_) => {}
+            None => kept.push(record),
+        }
+    }
+    kept
+}
+
+/// How a record's numbers came about: only numbers of one kind can be compared.
+fn kind(record: &Record) -> (Unit, Option<&str>) {
+    // Another emulator of counts is noted, but counts are counts; and KVM leaves the times to the CPU.
+    let emulator = record.machine.emulator.as_deref();
+    (
+        record.unit,
+        emulator.filter(|_| record.machine.emulates_time() && !record.unit.is_counted()),
+    )
+}
+
+fn standings<'a>(records: &[&'a Record]) -> Vec<CrossTargetColumn<'a>> {
+    let standing = |(index, &record): (usize, &&'a Record)| {
+        let alike = |other: &&Record| kind(other) == kind(record);
+        let first = records[..index].iter().position(alike);
+        let (against, also_differs) = match first {
+            None => (Reference::First, Vec::new()),
+            Some(first) => (
+                against(record, first, records[first]),
+                differences(records[first], record),
+            ),
+        };
+        CrossTargetColumn {
+            record,
+            against,
+            also_differs,
+        }
+    };
+    records.iter().enumerate().map(standing).collect()
+}
+
+/// What a record is held against: the first of its kind, in that column, where the two can be compared.
+fn against(record: &Record, column: usize, first: &Record) -> Reference {
+    match compat::compatible(&[first, record]) {
+        // Refused in a gate; the very question here.
+        Ok(_) | Err(CompareError::Exact(..)) => Reference::Column(column),
+        Err(CompareError::Quick(..)) => Reference::Nothing(
+            "one was measured with --quick, the other was not; short batches cost more where data are cold"
+                .to_owned(),
+        ),
+        Err(error) => Reference::Nothing(error.to_string()),
+    }
+}
+
+/// What two runs differ in besides the kernel, as far as costs depend on it.
+fn differences(one: &Record, other: &Record) -> Vec<String> {
+    let machines = compat::unlike(&one.machine, &other.machine);
+    let relevant = machines.filter_map(|(name, one, other)| match name {
+        "CPU" | "hypervisor" | "emulator" | "programs" => {
+            let (one, other) = unlike_parts(&one, &other);
+            Some(format!("{name} ({one} → {other})"))
+        }
+        // Each is a sentence long; the page of a record has them all.
+        "mitigations" | "JIT" => Some(name.to_owned()),
+        _ => None,
+    });
+    let mut differs: Vec<String> = relevant.collect();
+    if one.unit.is_counted() {
+        differs.extend(compat::Terms::of(one).chosen(&compat::Terms::of(other)));
+    }
+    differs
+}
+
+/// Lists without what both have: `build 1, can_loop` and `build 1, bpf_loop` differ in the loop.
+fn unlike_parts(one: &str, other: &str) -> (String, String) {
+    let without = |list: &str, parts: &str| {
+        let parts: HashSet<&str> = parts.split(", ").collect();
+        let rest: Vec<&str> = list
+            .split(", ")
+            .filter(|part| !parts.contains(part))
+            .collect();
+        rest.join(", ")
+    };
+    match (without(one, other), without(other, one)) {
+        (one, other) if !one.is_empty() && !other.is_empty() => (one, other),
+        _ => (one.to_owned(), other.to_owned()),
+    }
+}
+
+/// Every case once. A case that only later records have stands where they have it.
+fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
+    let mut order: Vec<&'a CaseRecord> = Vec::new();
+    for record in records {
+        // A new case goes behind the one that stands before it in its record.
+        let mut at = 0;
+        for case in &record.cases {
+            let outside = |grid: &Grid| case.role == Role::Case && case.cell(grid).is_none();
+            if record.layout.grid().is_some_and(outside) {
+                continue;
+            }
+            let position = order.iter().position(|one| one.name == case.name);
+            if position.is_none() {
+                order.insert(at, case);
+            }
+            at = position.unwrap_or(at) + 1;
+        }
+    }
+    order.sort_by_key(|case| case.role == Role::Floor);
+    let row = |case: &'a CaseRecord| {
+        // One reading of all times: a kernel whose batches are not cut has no other than as found.
+        let found = records.iter().any(|record| {
+            let timed = record
+                .case(&case.name)
+                .filter(|_| !record.unit.is_counted());
+            timed.is_some_and(|case| case.raw.is_some() && case.reading() == Reading::AsFound)
+        });
+        let cell = |record: &&'a Record| CrossTargetCell {
+            case: record.case(&case.name).map(|case| {
+                if found && case.reading() == Reading::Undisturbed {
+                    Cow::Owned(case.clone().into_found())
+                } else {
+                    Cow::Borrowed(case)
+                }
+            }),
+            difference: None,
+        };
+        CrossTargetRow {
+            name: &case.name,
+            group: &case.group,
+            role: case.role,
+            cells: records.iter().map(cell).collect(),
+        }
+    };
+    order.into_iter().map(row).collect()
+}
+
+/// Fills in the differences; returns the spread between sessions that times were judged with.
+fn judge(
+    columns: &[CrossTargetColumn<'_>],
+    rows: &mut [CrossTargetRow<'_>],
+) -> Option<SessionSpread> {
+    let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
+    let mut spreads: Option<[SessionSpreads; 2]> = None;
+    let margin = columns
+        .iter()
+        .map(|column| column.record.asked.margin)
+        .fold(0.0, f64::max);
+    for (place, column) in columns.iter().enumerate() {
+        let Reference::Column(first) = column.against else {
+            continue;
+        };
+        let unit = column.record.unit;
+        if !unit.is_counted() {
+            let records = [column.record, columns[first].record];
+            for record in records {
+                let stated = Reading::ALL.map(|reading| record.stated_spreads(reading));
+                let larger = |all: [SessionSpreads; 2]| [0, 1].map(|at| all[at].larger(stated[at]));
+                spreads = Some(spreads.map_or(stated, larger));
+            }
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            let [Some(old), Some(new)] =
+                [first, place].map(|at| comparable(&row.cells[at], columns[at].record))
+            else {
+                continue;
+            };
+            if unit.is_counted() {
+                row.cells[place].difference = counted(old, new)
+            } else {
+                timed.push((index, place, [old, new]))
+            }
+        }
+    }
+    let spreads = spreads?;
+    let policy = Policy {
+        margin,
+        budget: None,
+        sense: Sense::Cost,
+    };
+    let sides: Vec<Sides> = timed
+        .iter()
+        .map(|(row, place, costs)| {
+            let Reference::Column(first) = columns[*place].against else {
+                return Sides::of(Vec::new(), Vec::new());
+            };
+            let [old, new] = [(first, costs[0]), (*place, costs[1])]
+                .map(|(at, cost)| dated(&[columns[at].record], |_| estimate(&cost)));
+            let part = costs[0].part.min(costs[1].part);
+            let case = rows[*row].cells[*place].case.as_deref();
+            let reading = case.map_or(Reading::AsFound, CaseRecord::reading);
+            Sides {
+                spreads: spreads[reading as usize],
+                leverage: 1.0 / part,
+                epochs: epoch_spread(
+                    [columns[first].record, columns[*place].record],
+                    rows[*row].name,
+                ),
+                ..Sides::of(old, new)
+            }
+        })
+        .collect();
+    let mut widest: Option<SessionSpread> = None;
+    for ((row, column, _), found) in timed
+        .iter()
+        .zip(judge_sessions(&sides, sides.len(), &policy))
+    {
+        if let Basis::Widened(spread) = found.basis {
+            widest = widest
+                .filter(|one| one.share >= spread.share)
+                .or(Some(spread));
+        }
+        let Some(relative) = found.relative.filter(|relative| relative.value.is_finite()) else {
+            continue;
+        };
+        rows[*row].cells[*column].difference = Some(Difference {
+            relative: relative.value,
+            relative_ci95: Some([relative.low, relative.high]),
+            verdict: VerdictRecord::from(found.verdict),
+        });
+    }
+    widest
+}
+
+/// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.
+fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
+    let cost = record.cost(cell.case.as_deref()?)?;
+    (record.layout.grid().is_none() || cost.is_something()).then_some(cost)
+}
+
+/// The difference of two counts. They repeat, so the margin is zero.
+fn counted(old: Cost, new: Cost) -> Option<Difference> {
+    let (outcome, relative) = exact::change(&[old], &[new], 0.0);
+    Some(Difference {
+        relative: relative?,
+        relative_ci95: None,
+        verdict: match outcome {
+            ChangeOutcome::Regressed => VerdictRecord::Slower,
+            ChangeOutcome::Improved => VerdictRecord::Faster,
+            ChangeOutcome::Same => VerdictRecord::Same,
+            ChangeOutcome::Unresolved | ChangeOutcome::Invalid => VerdictRecord::Unresolved,
+        },
+    })
+}

@@ -1,0 +1,44 @@
+//! Which CPU time leads where a kernel accounts interrupts by themselves. There, the time of the server's processes
+//! lacks what interrupts do on their back (soft interrupts receive packets, and run the probes on that path), so the
+//! time of the machine leads, whatever was asked.
+
+use crate::Machine;
+use bpfcost_measure::{Measurements, Plan, Warning};
+use bpfcost_model::{Headline, Layout};
+
+/// The values of windows that lead instead.
+const MACHINE_NS: &str = "machine_ns";
+/// [`Warning::code`] where the machine's time leads for that reason.
+const IRQ_TIME: &str = "irq-time";
+
+/// The plan and what was measured with the machine's time in the place of the server's; `None` where nothing is to
+/// change.
+pub(super) fn led_by_machine(
+    plan: &Plan,
+    measured: &Measurements,
+    machine: &Machine,
+) -> Option<(Plan, Measurements)> {
+    let Layout::Workload(workload) = &plan.layout else {
+        return None;
+    };
+    if machine.irq_time != Some(true) || workload.headline == Headline::Machine {
+        return None;
+    }
+    let (mut plan, mut measured) = (plan.clone(), measured.clone());
+    if let Layout::Workload(workload) = &mut plan.layout {
+        workload.headline = Headline::Machine;
+    }
+    // What leads is compared once.
+    plan.metrics.retain(|metric| metric.name != MACHINE_NS);
+    for case in &mut measured.cases {
+        if let Some(machine_ns) = case.secondary.get(MACHINE_NS) {
+            case.samples = machine_ns.clone();
+        }
+    }
+    measured.warnings.push(Warning::new(
+        IRQ_TIME,
+        "this kernel accounts interrupts by themselves (CONFIG_IRQ_TIME_ACCOUNTING), so the CPU time of the server \
+         lacks those that ran on its back; the CPU time of the machine is shown instead",
+    ));
+    Some((plan, measured))
+}

@@ -1,0 +1,63 @@
+//! The record: everything that a run measured, and the only input of reports and comparisons.
+//!
+//! During a run, its [`Journal`] stores every event. At the end [`Record::build`] makes the record, [`write()`]
+//! writes it to disk whole, and [`load`] and [`compare()`] read it again.
+
+#![forbid(unsafe_code)]
+
+mod budget;
+mod build;
+mod cells;
+mod changes;
+mod compare;
+mod compat;
+mod cost;
+mod cross_target;
+mod disturbance;
+mod exact;
+mod file;
+mod history;
+mod journal;
+mod journal_error;
+mod judgement;
+mod lead;
+mod net;
+mod noise;
+mod overhead_difference;
+mod reading;
+mod run_data;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
+mod scaling;
+mod schema;
+mod session_spread;
+mod sides;
+mod states;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+pub use budget::BudgetAnswer;
+pub use cells::Cells;
+pub use changes::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
+pub use compare::{GateOptions, compare};
+pub use compat::{CompareError, comparable};
+pub use cost::{Cost, CostEstimate};
+pub use cross_target::{
+    CrossTarget, CrossTargetCell, CrossTargetColumn, CrossTargetRow, Difference, Reference,
+    by_experiment,
+};
+pub use disturbance::Disturbance;
+pub use exact::{now_and_then, recorded_rounding};
+pub use file::{FileError, load, writable, write};
+pub use file::{parse as parse_records, replace};
+pub use history::{CaseLevels, SessionHistory};
+pub use journal::parse as parse_journal;
+pub use journal::{Contents, Header, Journal, JournalNote, journal_path, read_journal};
+pub use journal_error::JournalError;
+pub use net::RESET_TWICE;
+pub use reading::Reading;
+pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
+pub use schema::*;
+pub use session_spread::case_levels;
+pub use states::{ProbedCase, State, States};

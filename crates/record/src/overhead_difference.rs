@@ -1,0 +1,216 @@
+//! Compares what probes add to a workload between runs.
+//!
+//! What a server takes per operation moves from run to run by more than a run's interval knows. What a probe adds is
+//! known within each run, on the same server. So of a case with a probe the ratio to `off` is compared. From run to run
+//! that ratio scatters by little more than its interval, and by how much is measured (docs/evidence/sessions.md): its
+//! spread has its own history and its own assumption. A case without a probe has nothing to stand on, and a verdict only
+//! where there are enough runs in turn to speak for themselves.
+
+use bpfcost_stats::{
+    Estimate, Policy, Sense, hodges_lehmann,
+    sessions::{Basis, Session, SessionComparison, Sides, judge_sessions, turns_needed},
+};
+
+use crate::{
+    CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
+    compat::what,
+    session_spread::{CaseSpreads, ratio_leverage},
+    sides::{RecordGroup, dated, raw_sessions, sessions},
+};
+use bpfcost_measure::Warning;
+use bpfcost_model::{OFF, VARIANT};
+
+impl RecordGroup<'_> {
+    /// Whether these are runs of a workload.
+    pub(super) fn are_of_a_workload(&self) -> bool {
+        let mut records = self.new.iter().chain(&self.old);
+        records.all(|record| record.layout.workload().is_some())
+    }
+
+    /// The changes of cases that both sides have, and what keeps some of them from a verdict.
+    pub(super) fn overhead_difference(
+        &self,
+        names: &[String],
+        spreads: &CaseSpreads,
+        threshold: f64,
+        family: usize,
+    ) -> (Vec<(Change, Basis)>, Option<Warning>) {
+        let sides: Vec<Sides> = names
+            .iter()
+            .map(|name| Sides {
+                spreads: spreads.case(name),
+                ..self.judged_of(name, family)
+            })
+            .collect();
+        let policy = Policy {
+            margin: threshold,
+            budget: None,
+            sense: Sense::Cost,
+        };
+        let comparisons = judge_sessions(&sides, family, &policy);
+        let change = |(name, comparison): (&String, SessionComparison)| {
+            let basis = comparison.basis;
+            let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
+            let change = self.change(name, &old, &new, &comparison, threshold);
+            let change = match self.off(name) {
+                Some(off) => beyond_off(
+                    change,
+                    off,
+                    [
+                        overhead_difference(&self.old, name),
+                        overhead_difference(&self.new, name),
+                    ],
+                ),
+                // There are epochs; it is runs that are too few, or one without the probe beside it.
+                None => Change {
+                    level_only: !self.is_probed(name) && change.p.is_none(),
+                    note: self
+                        .is_probed(name)
+                        .then(|| format!("the added cost is unknown: it ran without {OFF}")),
+                    ..change
+                },
+            };
+            (change, basis)
+        };
+        let changes = names.iter().zip(comparisons).map(change);
+        let changes: Vec<(Change, Basis)> = changes
+            .map(|(change, basis)| (self.with_remedy(change), basis))
+            .collect();
+        let open = |change: &Change| {
+            change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
+        };
+        let warning = changes.iter().any(|(change, _)| open(change)).then(|| {
+            let record = self.new.first().or(self.old.first());
+            Warning::new(
+                "workload-level",
+                format!(
+                    "{}: there is no verdict on the CPU time without a probe, because the spread between its runs \
+                     is unknown; {} records a side would resolve it",
+                    record.map_or_else(String::new, |record| what(record)),
+                    turns_needed(family)
+                ),
+            )
+        });
+        (changes, warning)
+    }
+
+    /// The same, and what to do where each side knows what the probe adds, and it is unknown how far runs differ.
+    fn with_remedy(&self, change: Change) -> Change {
+        let knows = |side: &[&Record]| !ratios(side, &change.case).is_empty();
+        if change.p.is_some() || !knows(&self.old) || !knows(&self.new) {
+            return change;
+        }
+        Change {
+            note: Some(
+                "how far runs differ here is unknown: measure two or more records a side, in turn (A B A B)"
+                    .to_owned(),
+            ),
+            ..change
+        }
+    }
+
+    /// What of a case is judged.
+    fn judged_of(&self, name: &str, family: usize) -> Sides {
+        match self.off(name) {
+            Some(_) => {
+                let (old, new) = (ratios(&self.old, name), ratios(&self.new, name));
+                let largest = old.iter().chain(&new);
+                let largest = largest.map(|one| ratio_leverage(one.estimate.value.ln()));
+                Sides {
+                    leverage: largest.fold(1.0, f64::max),
+                    unassumed: true,
+                    ..Sides::of(old, new)
+                }
+            }
+            None if self.is_probed(name) => Sides::of(Vec::new(), Vec::new()),
+            // How far the levels of a server scatter is unknown: its runs must speak for themselves.
+            None => {
+                let side = |records: &[&Record]| raw_sessions(records, name);
+                let sides = Sides::of(side(&self.old), side(&self.new));
+                if sides.are_exact(family) {
+                    sides
+                } else {
+                    Sides::of(Vec::new(), Vec::new())
+                }
+            }
+        }
+    }
+
+    /// Whether a case has a probe.
+    fn is_probed(&self, name: &str) -> bool {
+        let mut records = self.new.iter().chain(&self.old);
+        records.any(|record| record.case(name).is_some_and(|case| !is_off(case)))
+    }
+
+    /// The case without a probe that a case was compared with; `None` of that itself.
+    fn off(&self, name: &str) -> Option<String> {
+        let mut records = self.new.iter().chain(&self.old);
+        records.find_map(|record| Some(against_off(record, name)?.baseline.clone()))
+    }
+}
+
+/// How a case of a record compares with the one without a probe.
+pub(super) fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
+    let mut comparisons = record.comparisons.iter();
+    comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
+}
+
+/// Whether a case has no probe.
+pub(super) fn is_off(case: &CaseRecord) -> bool {
+    case.factors.get(VARIANT).is_some_and(|name| name == OFF)
+}
+
+/// What a case takes of what it takes without a probe, in each record of a side that knows.
+fn ratios(side: &[&Record], name: &str) -> Vec<Session> {
+    dated(side, |record| {
+        let comparison = against_off(record, name)?;
+        let [low, high] = comparison.relative_ci95?;
+        Some(Estimate {
+            value: 1.0 + comparison.relative,
+            low: 1.0 + low,
+            high: 1.0 + high,
+        })
+    })
+}
+
+/// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
+fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
+    let comparisons: Vec<&ComparisonRecord> = side
+        .iter()
+        .filter_map(|record| against_off(record, name))
+        .collect();
+    let shares: Vec<f64> = comparisons.iter().map(|one| one.relative).collect();
+    let ci95 = match comparisons.as_slice() {
+        [one] => one.relative_ci95,
+        _ => None,
+    };
+    (hodges_lehmann(&shares), ci95)
+}
+
+/// A change of what a probe adds, with what it adds on both sides.
+fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]>); 2]) -> Change {
+    let [(old, _), (new, _)] = sides;
+    let with_added = |side: Option<Side>, (added, added_ci95)| {
+        Some(Side {
+            added,
+            added_ci95,
+            ..side?
+        })
+    };
+    Change {
+        baseline: Some(off),
+        relative: match change.p {
+            Some(_) => change.relative,
+            None => old
+                .zip(new)
+                .map(|(old, new)| (1.0 + new) / (1.0 + old) - 1.0),
+        },
+        basis: change.basis.map(|basis| match basis {
+            ChangeBasis::Widened => ChangeBasis::Runs,
+            other => other,
+        }),
+        old: with_added(change.old, sides[0]),
+        new: with_added(change.new, sides[1]),
+        ..change
+    }
+}
