@@ -8,11 +8,9 @@ mod common;
 
 use std::{hint::black_box, time::Instant};
 
-use bpfcost::{
-    builtin::view,
-    report::{json, rate::EventLoad, style::Style},
-};
+use bpfcost::builtin::view;
 use bpfcost_record::Record;
+use bpfcost_report::{json, rate::EventLoad, style::Style};
 use common::{sample_record, sample_workload, views};
 
 /// Repeats, of which the median counts.

@@ -10,12 +10,12 @@ use crate::{
     load::{LoadTarget, response},
     probe::Spec,
     program,
-    report::{self, csv, json, rate::EventLoad, section::Detail, style::Style, terminal},
     stack::SymbolHistory,
     workload::{self, Client, Definition, Output, Reading},
 };
 use bpfcost_model::Experiment as _;
 use bpfcost_record::{GateOptions, Record};
+use bpfcost_report::{csv, json, rate::EventLoad, section::Detail, style::Style, terminal};
 
 /// A parser, under a name.
 pub type Target = (&'static str, fn(&[u8]));
@@ -75,11 +75,11 @@ fn show(records: &[Record]) {
     let _ = view::page(records, load);
     let none = |_: &Record, _| Vec::new();
     if let Ok(changes) = bpfcost_record::compare(records, records, GateOptions::default(), none) {
-        let view = report::compare::view(&changes);
+        let view = bpfcost_report::compare::view(&changes);
         let _ = terminal::render(&view, style);
-        let _ = report::markdown::render(&view);
-        let _ = report::compare::junit(&changes);
-        let _ = report::compare::json(&changes);
+        let _ = bpfcost_report::markdown::render(&view);
+        let _ = bpfcost_report::compare::junit(&changes);
+        let _ = bpfcost_report::compare::json(&changes);
     }
 }
 

@@ -13,7 +13,6 @@ pub mod probe;
 pub mod process;
 pub mod program;
 mod reaper;
-pub mod report;
 pub mod restore;
 pub mod stack;
 pub mod target;

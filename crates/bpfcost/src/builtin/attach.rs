@@ -24,10 +24,10 @@ use bpfcost_bpf::timing::Loop;
 use bpfcost_model::Need;
 
 use super::{Extras, ladder};
-use crate::report::section::table_sections;
 use bpfcost_model::{
     Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
 };
+use bpfcost_report::section::table_sections;
 use case::AttachCase;
 
 /// Its own sections and columns in reports: the parts of costs, and an atlas of kernels.

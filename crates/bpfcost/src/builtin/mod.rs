@@ -23,12 +23,12 @@ pub mod view;
 pub mod workload;
 pub mod xdp_lb;
 
-use crate::report::{
+use bpfcost_model::Experiment;
+use bpfcost_record::Record;
+use bpfcost_report::{
     csv::CsvColumns,
     section::{Detail, Section},
 };
-use bpfcost_model::Experiment;
-use bpfcost_record::Record;
 
 /// What experiments show of their own, beside what their layout shows.
 pub(crate) struct Extras {

@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use super::REGISTRY;
-use crate::report::{
-    self, csv,
+use bpfcost_record::Record;
+use bpfcost_report::{
+    csv,
     figure::picture,
     html,
     matrix::{self, Matrix, ReportPart},
@@ -12,7 +13,6 @@ use crate::report::{
     section::{Detail, Section, View, table_sections},
     view,
 };
-use bpfcost_record::Record;
 
 /// The view of a record; with `load`, also what its cases cost at that rate.
 pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
@@ -96,5 +96,7 @@ fn part_markdown(part: &ReportPart<'_>, load: EventLoad) -> String {
         .iter()
         .map(|record| of(record, Detail::Document, load));
     let views = matrix.into_iter().chain(records);
-    views.map(|view| report::markdown::render(&view)).collect()
+    views
+        .map(|view| bpfcost_report::markdown::render(&view))
+        .collect()
 }

@@ -9,8 +9,8 @@ use super::{
     output, parse,
     summary::SummaryArgs,
 };
-use crate::report::{self, style::Style};
 use bpfcost_record::{Changes, GateOptions, Record};
+use bpfcost_report::style::Style;
 
 /// Compare old records with new ones: a gate for CI
 ///
@@ -68,8 +68,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         match args.format {
             GateFormat::Table => terminal(&changes),
             GateFormat::Markdown => markdown(&changes),
-            GateFormat::Junit => report::compare::junit(&changes)?,
-            GateFormat::Json => report::compare::json(&changes)?,
+            GateFormat::Junit => bpfcost_report::compare::junit(&changes)?,
+            GateFormat::Json => bpfcost_report::compare::json(&changes)?,
         }
     ))?;
     args.summary.append(|| markdown(&changes))?;
@@ -91,12 +91,12 @@ pub(super) fn changes(old: &[Record], new: &[Record], asked: GateOptions) -> Res
 
 /// The changes for people.
 pub(super) fn terminal(changes: &Changes) -> String {
-    report::terminal::render(&report::compare::view(changes), Style::for_stdout())
+    bpfcost_report::terminal::render(&bpfcost_report::compare::view(changes), Style::for_stdout())
 }
 
 /// The changes for a pull request.
 pub(super) fn markdown(changes: &Changes) -> String {
-    report::markdown::render(&report::compare::view(changes))
+    bpfcost_report::markdown::render(&bpfcost_report::compare::view(changes))
 }
 
 /// The records of a side.

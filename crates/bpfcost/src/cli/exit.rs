@@ -257,12 +257,12 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::summary;
     use bpfcost_model::Unit;
     use bpfcost_record::{
         BudgetVerdict, TotalsRecord, VerdictRecord,
         samples::{rare, record},
     };
+    use bpfcost_report::summary;
 
     const VERDICTS: [VerdictRecord; 4] = [
         VerdictRecord::Slower,

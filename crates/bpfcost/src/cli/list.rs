@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{exit::Exit, format::ListFormat, output::say, select};
 use crate::builtin;
-use crate::report::style::Style;
 use bpfcost_model::{Description, Role, Sizing, Unit};
+use bpfcost_report::style::Style;
 
 /// Kinds of targets that can run an experiment.
 fn targets(described: &Description) -> &'static [&'static str] {

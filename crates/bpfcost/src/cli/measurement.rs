@@ -23,21 +23,16 @@ use super::{
     store,
     summary::SummaryArgs,
 };
-use crate::{
-    builtin::view,
-    probe,
-    report::{
-        self,
-        matrix::{self, Matrix, ReportPart},
-        rate::{self, EventLoad},
-        section::Detail,
-        style::Style,
-    },
-    target::Host,
-};
+use crate::{builtin::view, probe, target::Host};
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 use bpfcost_record::{Journal, Record};
+use bpfcost_report::{
+    matrix::{self, Matrix, ReportPart},
+    rate::{self, EventLoad},
+    section::Detail,
+    style::Style,
+};
 
 /// How to measure, where, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -248,19 +243,19 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
             if load.rate.is_some() {
                 note!("JSON is the record itself, which holds costs but no rates");
             }
-            report::json::render(records)?
+            bpfcost_report::json::render(records)?
         }
         RecordFormat::Csv => view::csv(records, load)?,
-        RecordFormat::GoBench => report::benchmark::go(records),
-        RecordFormat::Bencher => report::benchmark::bencher(records)?,
-        RecordFormat::GithubBenchmark => report::benchmark::github(records)?,
+        RecordFormat::GoBench => bpfcost_report::benchmark::go(records),
+        RecordFormat::Bencher => bpfcost_report::benchmark::bencher(records)?,
+        RecordFormat::GithubBenchmark => bpfcost_report::benchmark::github(records)?,
         RecordFormat::Markdown => view::markdown(records, load),
         RecordFormat::Table => {
             let style = Style::for_stdout();
             let tables =
                 |records: &[&Record]| each(records, |record| table(options, record, load, style));
             let across = |matrix: &Matrix<'_>, records: &[&Record], detail| {
-                report::terminal::render(&view::across(matrix, records, detail), style)
+                bpfcost_report::terminal::render(&view::across(matrix, records, detail), style)
             };
             matrix::parts(records)
                 .iter()
@@ -292,5 +287,5 @@ fn table(options: &Options, record: &Record, load: EventLoad, style: Style) -> S
     } else {
         Detail::Brief
     };
-    report::terminal::render(&view::of(record, detail, load), style)
+    bpfcost_report::terminal::render(&view::of(record, detail, load), style)
 }

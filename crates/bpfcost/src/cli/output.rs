@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::report::style;
+use bpfcost_report::style;
 
 /// Writes a part of the answer. A reader that has gone away (`| head -1`) has read enough, so that
 /// is no mistake; a full disk behind `> FILE` is one.

@@ -22,12 +22,12 @@ use crate::{
     builtin::workload::Workload,
     probe,
     process::program::find,
-    report::rate::EventLoad,
     target::Host,
     workload::{Definition, Variant},
 };
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Sizing};
+use bpfcost_report::rate::EventLoad;
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
 const WINDOW_MS: u64 = 700;

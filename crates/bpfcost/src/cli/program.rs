@@ -24,12 +24,12 @@ use super::{
 use crate::{
     builtin::program::Programs,
     program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
-    report::rate::EventLoad,
     target::Host,
 };
 use bpfcost_measure::Plan;
 use bpfcost_model::{Experiment, Role};
 use bpfcost_record::Record;
+use bpfcost_report::rate::EventLoad;
 
 /// Time your own BPF program per packet, unmodified
 ///

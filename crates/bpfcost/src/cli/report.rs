@@ -12,11 +12,9 @@ use super::{
     output::note,
     parse,
 };
-use crate::{
-    builtin::{example_of_a_grid, view},
-    report::rate::EventLoad,
-};
+use crate::builtin::{example_of_a_grid, view};
 use bpfcost_record::Record;
+use bpfcost_report::rate::EventLoad;
 
 /// Write records as one self-contained HTML page, as Markdown, or as an SVG picture
 ///

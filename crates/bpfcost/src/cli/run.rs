@@ -13,9 +13,10 @@ use super::{
     parse, select,
     session::Session,
 };
-use crate::{builtin::example_of_a_grid, report::rate::EventLoad, target::Host};
+use crate::{builtin::example_of_a_grid, target::Host};
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
+use bpfcost_report::rate::EventLoad;
 
 /// Measure experiments: every case with a 95 % interval, every comparison with a verdict
 ///

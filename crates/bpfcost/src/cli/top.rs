@@ -16,10 +16,10 @@ use super::{
     parse,
 };
 use crate::{
-    report::{self, style::Style},
     target::Host,
-    top::{TopView, Watcher},
+    top::{TopView, Watcher, text},
 };
+use bpfcost_report::style::Style;
 
 /// How often a signal is looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -120,11 +120,11 @@ impl Screen {
             .filter(|_| self.terminal)
             .map_or(usize::MAX, |(_, height)| usize::from(height.0));
         let mut most = view.programs.len();
-        let mut text = report::top::render(view, most, style);
+        let mut text = text::render(view, most, style);
         // What is written beyond the screen can't be written over.
         while text.lines().count() >= height && most > 1 {
             most -= 1;
-            text = report::top::render(view, most, style);
+            text = text::render(view, most, style);
         }
         let (before, gap) = match (self.terminal, self.lines) {
             (true, lines) => (lines, ""),

@@ -9,6 +9,7 @@
 
 mod holders;
 mod tax;
+pub(crate) mod text;
 mod view;
 
 use std::{

@@ -1,18 +1,16 @@
 //! Records as each renderer shows them, with what their experiments show of their own.
 
-use bpfcost::{
-    builtin::view,
-    report::{
-        compare, markdown as document,
-        matrix::{self, Matrix},
-        rate::EventLoad,
-        section::Detail,
-        style::Style,
-        terminal,
-    },
-};
+use bpfcost::builtin::view;
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Changes, Record};
+use bpfcost_report::{
+    compare, markdown as document,
+    matrix::{self, Matrix},
+    rate::EventLoad,
+    section::Detail,
+    style::Style,
+    terminal,
+};
 
 pub fn table(record: &Record, style: Style) -> String {
     terminal::render(

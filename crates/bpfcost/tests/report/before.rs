@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::common::views;
-use bpfcost::report::style::Style;
 use bpfcost_model::Layout;
 use bpfcost_record::Record;
+use bpfcost_report::style::Style;
 
 const RECORDS: [&str; 12] = [
     "ladder",

@@ -2,8 +2,8 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
-use bpfcost::report::benchmark;
 use bpfcost_record::Record;
+use bpfcost_report::benchmark;
 use serde_json::Value;
 
 use crate::{

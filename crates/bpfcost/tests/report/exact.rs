@@ -2,9 +2,9 @@
 //! instructions are not nanoseconds.
 
 use crate::common::{sample_changes, sample_exact, views};
-use bpfcost::report::{compare, json, style::Style};
 use bpfcost_model::Unit;
 use bpfcost_record::Record;
+use bpfcost_report::{compare, json, style::Style};
 
 #[test]
 fn table() {

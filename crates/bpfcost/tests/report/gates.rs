@@ -1,7 +1,7 @@
 //! What is said of comparisons that have no result, and of runs that were aborted.
 
-use bpfcost::report::{compare, markdown, summary};
 use bpfcost_record::samples::{aborted, changes, new, old};
+use bpfcost_report::{compare, markdown, summary};
 
 #[test]
 fn a_case_without_an_interval_fails_the_gate_and_says_so() {

@@ -1,15 +1,13 @@
 //! Records whose cases span a grid: word for word, and what must hold of any.
 
 use crate::common::{sample_grid, views};
-use bpfcost::{
-    builtin::attach,
-    report::{
-        matrix::{self, Matrix},
-        style::Style,
-        table::Cell,
-    },
-};
+use bpfcost::builtin::attach;
 use bpfcost_record::{CaseRecord, Record, VerdictRecord};
+use bpfcost_report::{
+    matrix::{self, Matrix},
+    style::Style,
+    table::Cell,
+};
 
 /// Three kernels counted, and a host.
 fn kernels() -> Vec<Record> {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::common::{sample_exact, sample_record, views};
-use bpfcost::report::{
+use bpfcost_model::Role;
+use bpfcost_record::{Record, Reference, Status, VerdictRecord};
+use bpfcost_report::{
     matrix::{self, Matrix, ReportPart},
     rows,
     style::Style,
     summary,
 };
-use bpfcost_model::Role;
-use bpfcost_record::{Record, Reference, Status, VerdictRecord};
 
 /// Two kernels counted, two times on different footing.
 fn mixed() -> Vec<Record> {

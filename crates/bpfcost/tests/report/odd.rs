@@ -2,9 +2,9 @@
 //! panic on one, print `NaN`, or let an escape sequence through.
 
 use crate::common::{sample_changes, sample_grid, sample_record, views};
-use bpfcost::report::{csv, json, style::Style};
 use bpfcost_model::{Layout, Role};
 use bpfcost_record::{Raw, Record, Status};
+use bpfcost_report::{csv, json, style::Style};
 
 /// Every view of a record, with colour off.
 fn views(record: &Record) -> Vec<String> {

@@ -7,20 +7,18 @@ use crate::common::{
     sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES},
     views,
 };
-use bpfcost::{
-    builtin::{
-        attach::{parts::Parts, shown},
-        view,
-    },
-    report::{
-        rate::{self, EventLoad},
-        style::Style,
-        summary,
-        table::{self, Table},
-    },
+use bpfcost::builtin::{
+    attach::{parts::Parts, shown},
+    view,
 };
 use bpfcost_model::Layout;
 use bpfcost_record::{CostEstimate, Record};
+use bpfcost_report::{
+    rate::{self, EventLoad},
+    style::Style,
+    summary,
+    table::{self, Table},
+};
 use bpfcost_stats::Additive;
 
 fn tables(record: &Record) -> String {

@@ -2,12 +2,10 @@
 //! none of them.
 
 use crate::common::{sample_changes, sample_record, views};
-use bpfcost::{
-    report::{compare, style::Style},
-    target,
-};
+use bpfcost::target;
 use bpfcost_measure::Warning;
 use bpfcost_record::{Disturbance, Machine};
+use bpfcost_report::{compare, style::Style};
 
 #[test]
 fn table() {

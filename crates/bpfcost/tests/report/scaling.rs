@@ -4,10 +4,10 @@ use crate::common::{
     sample_scaling::{self, CPUS, POOLS, THREADS, rate},
     views,
 };
-use bpfcost::report::{matrix::Matrix, style::Style, summary};
 use bpfcost_measure::{PROPORTIONALITY, Warning};
 use bpfcost_model::Layout;
 use bpfcost_record::{Curves, Record};
+use bpfcost_report::{matrix::Matrix, style::Style, summary};
 
 /// Epochs of a quick run.
 const EPOCHS: usize = 12;

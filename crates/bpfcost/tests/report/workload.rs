@@ -4,9 +4,9 @@ use crate::common::{
     sample_workload::{self, SIZES},
     views,
 };
-use bpfcost::report::{style::Style, summary};
 use bpfcost_model::Headline;
 use bpfcost_record::{Record, States, Status, VerdictRecord};
+use bpfcost_report::{style::Style, summary};
 
 fn shown(record: &Record) -> String {
     views::table(record, Style::default())

@@ -1,11 +1,11 @@
 //! Runs of workloads against each other: by what a probe adds, and by what the server costs.
 
 use crate::common::{sample_workload, views};
-use bpfcost::report::{self, style::Style};
 use bpfcost_record::{
     ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, SessionSpreadRecord,
     SessionSpreadsRecord, compare,
 };
+use bpfcost_report::style::Style;
 
 /// A run whose probe costs this share more, on a server that came up so many times as dear, on a machine of whose runs
 /// nothing is known.
@@ -79,7 +79,7 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
         [
             views::comparison(&dearer, Style::default()),
             views::comparison_in_markdown(&dearer),
-            report::compare::junit(&dearer).unwrap(),
+            bpfcost_report::compare::junit(&dearer).unwrap(),
         ]
         .join("\n")
     );

@@ -8,7 +8,8 @@ mod made;
 
 use std::fmt::Write;
 
-use crate::report::{
+use bpfcost_record::{CrossTarget, Record};
+use bpfcost_report::{
     markdown::escape,
     matrix::{self, Matrix},
     section::Detail,
@@ -17,7 +18,6 @@ use crate::report::{
     view::grid::{self, GridTable},
     words,
 };
-use bpfcost_record::{CrossTarget, Record};
 use bpfcost_text::{self, number};
 
 /// The records of one experiment, by what their numbers are.

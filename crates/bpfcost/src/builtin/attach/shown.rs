@@ -4,14 +4,14 @@
 use bpfcost_stats::Additive;
 
 use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
-use crate::report::{
+use bpfcost_model::Unit;
+use bpfcost_record::{CostEstimate, Reading, Record};
+use bpfcost_report::{
     csv::{self, CsvColumns},
     style::Tone,
     table::{Cell, Head, Note, Table},
     words,
 };
-use bpfcost_model::Unit;
-use bpfcost_record::{CostEstimate, Reading, Record};
 use bpfcost_text::{self, number};
 
 /// The tables of a record's parts; none where it has no such cases.

@@ -1,14 +1,12 @@
 //! The tables of `attaching`: what switching on and off takes in time and memory, and how long it stops others.
 
 use super::{DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS};
-use crate::{
-    builtin::Extras,
-    report::{
-        section::{Detail, Section, table_sections},
-        table::{Cell, Column, Head, Table},
-    },
-};
+use crate::builtin::Extras;
 use bpfcost_record::{CaseRecord, CostEstimate, Record};
+use bpfcost_report::{
+    section::{Detail, Section, table_sections},
+    table::{Cell, Column, Head, Table},
+};
 use bpfcost_text::{self, number};
 
 /// What `attaching` shows of its own.

@@ -4,7 +4,7 @@ use super::{
     predict::{Prediction, PublishedPoint, PublishedTable, THREADS},
     predicted::measured,
 };
-use crate::report::{
+use bpfcost_report::{
     figure::curve::{CurveSource, Plot, Point, Series},
     rows,
     scaling::{

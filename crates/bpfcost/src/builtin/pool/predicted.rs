@@ -9,18 +9,16 @@ use super::{
         FAR, OFF, PredictedCurve as Predicted, Prediction, PublishedPoint, PublishedTable, THREADS,
     },
 };
-use crate::{
-    builtin::Extras,
-    report::{
-        csv::{self, CsvColumns},
-        figure::curve,
-        scaling::{Chart, RateUnit},
-        section::{Detail, Figures, Prose, Section, table_sections},
-        style::Tone,
-        table::{Cell, Head, Note, Table},
-    },
-};
+use crate::builtin::Extras;
 use bpfcost_record::{Curve, Record};
+use bpfcost_report::{
+    csv::{self, CsvColumns},
+    figure::curve,
+    scaling::{Chart, RateUnit},
+    section::{Detail, Figures, Prose, Section, table_sections},
+    style::Tone,
+    table::{Cell, Head, Note, Table},
+};
 use bpfcost_text::{self, number};
 
 /// What pools show of their own.

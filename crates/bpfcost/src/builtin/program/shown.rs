@@ -3,16 +3,14 @@
 use bpfcost_stats::sample::median;
 
 use super::{shown_hot, shown_maps};
-use crate::{
-    builtin::Extras,
-    report::{
-        section::{Detail, Section, table_sections},
-        table::{Cell, Head, Table},
-        target,
-    },
-};
+use crate::builtin::Extras;
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Record};
+use bpfcost_report::{
+    section::{Detail, Section, table_sections},
+    table::{Cell, Head, Table},
+    target,
+};
 use bpfcost_text::{self, number};
 
 /// What programs show of their own.

@@ -6,12 +6,10 @@ use super::{
     shown_hot::{Spots, count, most, place},
     work::OLD,
 };
-use crate::{
-    program::HotLine,
-    report::{
-        section::Detail,
-        table::{Cell, Head, Table},
-    },
+use crate::program::HotLine;
+use bpfcost_report::{
+    section::Detail,
+    table::{Cell, Head, Table},
 };
 use bpfcost_text::{self, number};
 

@@ -1,14 +1,12 @@
 //! Where the instructions of a run are spent, in tables.
 
 use super::{hot::HOT_SPOTS, shown_change};
-use crate::{
-    program::{HotCall, HotLine, HotSpots},
-    report::{
-        section::Detail,
-        table::{Cell, Head, Table},
-    },
-};
+use crate::program::{HotCall, HotLine, HotSpots};
 use bpfcost_record::{CaseRecord, Record};
+use bpfcost_report::{
+    section::Detail,
+    table::{Cell, Head, Table},
+};
 use bpfcost_text::{self, number};
 
 /// Lines of a case that a terminal shows unless all are asked for.

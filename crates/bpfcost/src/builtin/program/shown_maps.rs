@@ -3,15 +3,13 @@
 use bpfcost_bpf::program::Drift;
 
 use super::shown;
-use crate::{
-    program::{Behaviour, MIX},
-    report::{
-        section::Detail,
-        table::{Cell, Head, Table},
-    },
-};
+use crate::program::{Behaviour, MIX};
 use bpfcost_model::Role;
 use bpfcost_record::Record;
+use bpfcost_report::{
+    section::Detail,
+    table::{Cell, Head, Table},
+};
 use bpfcost_text::{self, number};
 
 /// Rows that a terminal shows unless all are asked for.

@@ -1,12 +1,12 @@
 //! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
 //! long it took. They report it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
-use crate::report::{
+use bpfcost_record::{CaseRecord, CostEstimate, Status};
+use bpfcost_report::{
     section::{Detail, Section, table_sections},
     table::{Cell, Head, Table},
     workload::{Scale, WorkloadReport, held},
 };
-use bpfcost_record::{CaseRecord, CostEstimate, Status};
 use bpfcost_text::{
     self,
     number::{self, MISSING},

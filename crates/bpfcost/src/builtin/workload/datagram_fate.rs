@@ -1,11 +1,11 @@
 //! Where datagrams were lost, and the share of its time that a server needed: from windows without a probe.
 
-use crate::report::{
+use bpfcost_record::{CaseRecord, State, Status};
+use bpfcost_report::{
     section::{Section, table_sections},
     table::{Cell, Head, Table},
     workload::{Scale, WorkloadReport, held},
 };
-use bpfcost_record::{CaseRecord, State, Status};
 use bpfcost_text::{self, number};
 
 /// A table for each state whose client reports what it sent.

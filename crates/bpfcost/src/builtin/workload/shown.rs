@@ -1,14 +1,12 @@
 //! Sections that only workloads show.
 
 use super::{calls, datagram_fate};
-use crate::{
-    builtin::Extras,
-    report::{
-        section::{Detail, Section},
-        workload::WorkloadReport,
-    },
-};
+use crate::builtin::Extras;
 use bpfcost_record::Record;
+use bpfcost_report::{
+    section::{Detail, Section},
+    workload::WorkloadReport,
+};
 
 /// See above.
 pub(in crate::builtin) const OWN: Extras = Extras {

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::Atlas;
-use crate::report::{
+use bpfcost_model::Role;
+use bpfcost_record::{Record, VerdictRecord};
+use bpfcost_report::{
     matrix::{Matrix, MatrixGroup, MatrixRow},
     table::{Cell, Head, Table},
     target,
     view::grid::note_caption,
 };
-use bpfcost_model::Role;
-use bpfcost_record::{Record, VerdictRecord};
 
 /// How a case changed on a kernel, by the kernel's place and the case's name.
 type KernelChanges = HashMap<(usize, String), String>;

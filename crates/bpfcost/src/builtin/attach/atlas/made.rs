@@ -1,11 +1,11 @@
 //! How the atlas was made: the commands, the machines and the versions.
 
 use super::Atlas;
-use crate::report::{
+use bpfcost_record::Record;
+use bpfcost_report::{
     table::{Cell, Head, Table},
     target,
 };
-use bpfcost_record::Record;
 use bpfcost_text::{self, number};
 
 impl Atlas<'_> {

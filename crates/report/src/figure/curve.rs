@@ -1,0 +1,349 @@
+//! Curves over a number of threads, or a size, with both axes logarithmic: doubling is the same distance
+//! everywhere, and equal scaling has the same slope everywhere.
+//!
+//! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
+//! no marks, what others published is hollow marks without a line. Each name has its colour and its shape on
+//! the whole page. A distribution is turned: its values go to the right, and shares of them up.
+
+use std::fmt::Write;
+
+use super::{
+    axis::Axis,
+    svg::{Svg, escape},
+};
+use crate::{scaling::RateUnit, section::Figure};
+
+/// Pixels of the plot's height, and of one of several small ones.
+const HEIGHT: [f64; 2] = [300.0, 170.0];
+/// Pixels between the labels of the upright axis.
+const APART: f64 = 24.0;
+/// Percent of the width between labels of rates that go to the right.
+const BESIDE: f64 = 14.0;
+/// Colours; more names share them.
+const HUES: usize = 8;
+/// Shapes of marks, around their place: a circle, a square, a triangle, a diamond.
+const SHAPES: [&str; 4] = [
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z",
+    "M-3.6-3.6h7.2v7.2h-7.2Z",
+    "M0-4.8 4.7 3.6h-9.4Z",
+    "M0-5.2 5.2 0 0 5.2-5.2 0Z",
+];
+/// A ring around a mark.
+const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
+
+/// How a curve is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CurveSource {
+    /// By this run.
+    Measured,
+    /// By a model.
+    Predicted,
+    /// By others, elsewhere.
+    Published,
+}
+
+impl CurveSource {
+    /// Its name, the class of its lines, and that of its marks.
+    fn looks(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
+        match self {
+            CurveSource::Measured => ("measured", Some("curve"), Some("spot")),
+            CurveSource::Predicted => ("predicted", Some("curve predicted"), None),
+            CurveSource::Published => ("published", None, Some("spot hollow")),
+        }
+    }
+
+    /// The beginning of a curve, as it looks in the plot.
+    fn sample(self, shape: &str) -> String {
+        let (_, line, mark) = self.looks();
+        let line = line
+            .map(|class| format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>"));
+        let mark = mark.map(|class| {
+            format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
+        });
+        line.into_iter().chain(mark).collect()
+    }
+}
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its name.
+    pub series: String,
+    /// Decides its colour and its shape.
+    pub hue: usize,
+    /// How it is known.
+    pub kind: CurveSource,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+/// A point of a curve.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Where it stands: so many threads.
+    pub at: f64,
+    /// The name of that place.
+    pub place: String,
+    /// Operations of all together, or whatever the curve shows.
+    pub rate: f64,
+    /// The 95 % interval of `rate`.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether it is the knee.
+    pub knee: bool,
+}
+
+/// Curves of one figure.
+#[derive(Default)]
+pub struct Plot {
+    /// What it shows, in a few words.
+    pub title: String,
+    /// What rates are shown in.
+    pub unit: RateUnit,
+    /// What the rates are: `M pairs/s`.
+    pub rates: String,
+    /// What grows to the right: `threads`.
+    pub over: String,
+    /// CPUs that there were.
+    pub cpus: Option<u32>,
+    /// Whether rates go to the right, and places up.
+    pub turned: bool,
+    /// The curves, in the order of the legend.
+    pub lines: Vec<Series>,
+    /// Whether it stands among others like it.
+    pub small: bool,
+}
+
+/// The figure under its title: its legend, the plot, its axes.
+pub fn figure(plot: &Plot) -> Figure {
+    let points = || {
+        plot.lines
+            .iter()
+            .flat_map(|line| line.points.iter().filter(shown))
+    };
+    let mut places: Vec<(f64, &str)> = points()
+        .map(|point| (point.at, point.place.as_str()))
+        .collect();
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    places.dedup();
+    let height = HEIGHT[usize::from(plot.small)];
+    let at = Axis::of_places(&places);
+    let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
+    let apart = if plot.turned {
+        BESIDE
+    } else {
+        APART / height * 100.0
+    };
+    let rates = Axis::of_magnitudes(reach, apart, |rate| plot.unit.tick(rate));
+    let frame = Frame {
+        at,
+        rates,
+        turned: plot.turned,
+        height,
+    };
+    let mut names = [plot.rates.as_str(), plot.over.as_str()];
+    if plot.turned {
+        names.reverse();
+    }
+    let markup = format!(
+        "<div class=\"curves\">{}<div class=\"axisname\">{}</div><div class=\"chart\">{}{}<span></span>{}</div>\
+         <div class=\"axisname over\">{}</div></div>",
+        legend(plot),
+        escape(names[0]),
+        frame.scale(),
+        body(plot, &frame),
+        frame.across().labels(""),
+        escape(names[1])
+    );
+    let title = plot.title.clone();
+    Figure { title, markup }
+}
+
+fn shown(point: &&Point) -> bool {
+    point.rate.is_finite() && point.rate > 0.0
+}
+
+/// Both axes.
+struct Frame {
+    at: Axis,
+    rates: Axis,
+    turned: bool,
+    height: f64,
+}
+
+impl Frame {
+    fn across(&self) -> &Axis {
+        if self.turned { &self.rates } else { &self.at }
+    }
+
+    fn up(&self) -> &Axis {
+        if self.turned { &self.at } else { &self.rates }
+    }
+
+    /// Where a rate at some place stands: percent of the width, pixels of the height.
+    fn place(&self, at: f64, rate: f64) -> (f64, f64) {
+        let (at, rate) = (self.at.place(at), self.rates.place(rate));
+        if self.turned {
+            (rate, self.level(at))
+        } else {
+            (at, self.level(rate))
+        }
+    }
+
+    fn level(&self, percent: f64) -> f64 {
+        self.height * (1.0 - percent / 100.0)
+    }
+
+    /// The labels of the upright axis.
+    fn scale(&self) -> String {
+        let mut svg = Svg::quiet("axis", self.height);
+        for (place, label) in self.up().ticks() {
+            svg.text("end", (100.0, self.level(place) + 4.0), label);
+        }
+        svg.finish()
+    }
+}
+
+fn body(plot: &Plot, frame: &Frame) -> String {
+    let mut svg = Svg::new("lines", frame.height, &plot.title, &description(plot));
+    for (place, _) in frame.up().ticks() {
+        svg.level("grid", frame.level(place));
+    }
+    frame.across().grid(&mut svg);
+    if let Some(cpus) = plot.cpus {
+        svg.upright("cpus", frame.at.place(f64::from(cpus)));
+    }
+    for line in &plot.lines {
+        curve(&mut svg, line, frame);
+    }
+    for line in &plot.lines {
+        marks(&mut svg, line, frame, plot);
+    }
+    svg.finish()
+}
+
+/// The line through the points; published ones have none.
+fn curve(svg: &mut Svg, line: &Series, frame: &Frame) {
+    let Some(class) = line.kind.looks().1 else {
+        return;
+    };
+    let points = line.points.iter().filter(shown);
+    let places: Vec<(f64, f64)> = points
+        .map(|point| frame.place(point.at, point.rate))
+        .collect();
+    for ends in places.windows(2) {
+        svg.line(&format!("{class} hue{}", line.hue % HUES), ends[0], ends[1]);
+    }
+}
+
+/// The marks of the points, over all lines; a prediction has none.
+fn marks(svg: &mut Svg, line: &Series, frame: &Frame, plot: &Plot) {
+    let hue = line.hue % HUES;
+    let Some(class) = line.kind.looks().2 else {
+        return;
+    };
+    let class = format!("{class} hue{hue}");
+    for point in line.points.iter().filter(shown) {
+        let place = frame.place(point.at, point.rate);
+        if let Some(ends) = point.ci95 {
+            let [low, high] = ends.map(|end| frame.place(point.at, end));
+            svg.line(&format!("reach hue{hue}"), low, high);
+        }
+        if point.knee {
+            svg.mark(&format!("knee hue{hue}"), place, RING, "");
+        }
+        svg.mark(&class, place, shape(line), &words(line, point, plot));
+    }
+}
+
+fn shape(line: &Series) -> &'static str {
+    SHAPES[line.hue % SHAPES.len()]
+}
+
+/// `percpu, 8 threads, measured: 103 M pairs/s (knee)`.
+fn words(line: &Series, point: &Point, plot: &Plot) -> String {
+    format!(
+        "{}, {} {}, {}: {} {}{}",
+        line.series,
+        point.place,
+        plot.over,
+        line.kind.looks().0,
+        plot.unit.plain(point.rate),
+        plot.rates,
+        if point.knee { " (knee)" } else { "" }
+    )
+}
+
+/// All curves in words.
+fn description(plot: &Plot) -> String {
+    let mut out = String::new();
+    for line in &plot.lines {
+        let points = line.points.iter().filter(shown);
+        let points = points.map(|point| {
+            let knee = if point.knee { " (knee)" } else { "" };
+            format!("{} {}{knee}", point.place, plot.unit.plain(point.rate))
+        });
+        let points: Vec<String> = points.collect();
+        let _ = write!(
+            out,
+            "{}, {}, {} {} {}: {}. ",
+            line.series,
+            line.kind.looks().0,
+            plot.rates,
+            if plot.turned { "by share" } else { "by" },
+            plot.over,
+            points.join(", ")
+        );
+    }
+    out.trim_end().to_owned()
+}
+
+/// What each colour and each kind of line is.
+fn legend(plot: &Plot) -> String {
+    let has = |kind: &CurveSource| plot.lines.iter().any(|line| line.kind == *kind);
+    let key = |class: &str, drawn: &str, words: &str| {
+        format!(
+            "<span class=\"key\"><svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">{drawn}</svg> \
+             {words}</span> "
+        )
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    let mut names = String::new();
+    for line in &plot.lines {
+        if seen.contains(&line.series.as_str()) {
+            continue;
+        }
+        seen.push(&line.series);
+        let drawn: String = if has(&CurveSource::Measured) {
+            CurveSource::Measured.sample(shape(line))
+        } else {
+            [CurveSource::Predicted, CurveSource::Published]
+                .map(|kind| kind.sample(shape(line)))
+                .concat()
+        };
+        names += &key(
+            &format!("swatch hue{}", line.hue % HUES),
+            &drawn,
+            &escape(&line.series),
+        );
+    }
+    let mut out = format!("<p class=\"caption legend\">{names}</p>");
+    let kinds = [
+        (CurveSource::Measured, "measured here"),
+        (CurveSource::Published, "published elsewhere"),
+        (CurveSource::Predicted, "<b>predicted</b>, not measured"),
+    ];
+    if plot
+        .lines
+        .iter()
+        .any(|line| line.kind != CurveSource::Measured)
+    {
+        let there = kinds.iter().filter(|(kind, _)| has(kind));
+        let keys = there.map(|(kind, words)| key("swatch", &kind.sample(SHAPES[0]), words));
+        let _ = write!(
+            out,
+            "<p class=\"caption legend kinds\">{}</p>",
+            keys.collect::<String>()
+        );
+    }
+    out
+}

@@ -1,0 +1,72 @@
+//! The curves as figures.
+
+use super::{Chart, of_group};
+use crate::{
+    figure::curve::{CurveSource, Plot, Point, Series},
+    rows,
+};
+use bpfcost_record::{Curve, CurveGroup};
+use bpfcost_text::{self, number};
+
+/// Which colour each name has.
+pub struct SeriesColours<'a>(Vec<&'a str>);
+
+impl<'a> SeriesColours<'a> {
+    /// Those of the record's own curves, so that a name has one colour on the whole page.
+    pub fn of(chart: &Chart<'a>) -> Self {
+        SeriesColours(chart.curves.series())
+    }
+
+    /// The colour of a name.
+    pub fn hue(&mut self, name: &'a str) -> usize {
+        let position = self.0.iter().position(|series| *series == name);
+        position.unwrap_or_else(|| {
+            self.0.push(name);
+            self.0.len() - 1
+        })
+    }
+}
+
+/// What was measured under some circumstances.
+pub fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
+    let mut hues = SeriesColours::of(chart);
+    let order = super::rate::order(chart, group);
+    let lines = order
+        .into_iter()
+        .map(|curve| measured_series(chart, curve, hues.hue(curve.series)));
+    Plot {
+        title: format!(
+            "{} a second of all {}, measured{}",
+            rows::heading(&chart.operations()),
+            bpfcost_text::line(&chart.curves.scaling.over),
+            of_group(group)
+        ),
+        unit: chart.rate_unit,
+        rates: chart.rate_unit.of(&chart.operations()),
+        over: bpfcost_text::line(&chart.curves.scaling.over),
+        cpus: Some(chart.curves.cpus).filter(|cpus| group.counts().contains(cpus)),
+        lines: lines.collect(),
+        small: !group.apart.is_empty(),
+        ..Plot::default()
+    }
+}
+
+/// A curve of this run.
+pub fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
+    let point = |point: &bpfcost_record::CurvePoint<'_>| {
+        let rate = point.rate?;
+        Some(Point {
+            at: f64::from(point.threads),
+            place: number::count(u64::from(point.threads)),
+            rate: rate.value,
+            ci95: rate.ci95,
+            knee: chart.tells_speed && curve.knee == Some(point.threads),
+        })
+    };
+    Series {
+        series: bpfcost_text::line(curve.series),
+        hue,
+        kind: CurveSource::Measured,
+        points: curve.points.iter().filter_map(point).collect(),
+    }
+}

@@ -1,0 +1,174 @@
+//! A record as sections of table, figure and prose, by the layout that its experiment declared.
+//!
+//! This is the only place that asks for the layout. The files beside it make the sections of one layout each.
+
+mod facts;
+mod flat;
+pub mod grid;
+
+use self::grid::GridTable;
+use crate::{
+    rows::{self, PairRow, RowGroup},
+    scaling::{self, Chart},
+    scenario,
+    section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
+    style::Tone,
+    summary, target, warnings, words,
+    workload::{self, WorkloadReport},
+};
+use bpfcost_model;
+use bpfcost_record::{Record, Status};
+use bpfcost_text::{self, number::MISSING};
+
+/// How the cases of a record are laid out.
+pub(crate) enum ViewLayout<'a> {
+    /// One below the other, by heading.
+    Flat,
+    /// As rows and columns.
+    Grid(GridTable<'a>),
+    /// As curves.
+    Curves(Chart<'a>),
+    /// As the states of a server, with probes and without.
+    Workload(WorkloadReport<'a>),
+}
+
+impl<'a> ViewLayout<'a> {
+    /// That of a record; flat where its cases do not fit what it declares.
+    pub(crate) fn of(record: &'a Record) -> Self {
+        let workload = || WorkloadReport::new(record).map(ViewLayout::Workload);
+        let grid = || GridTable::new(record).map(ViewLayout::Grid);
+        let curves = || Chart::new(record).map(ViewLayout::Curves);
+        let layout = workload().or_else(grid).or_else(curves);
+        layout.unwrap_or(ViewLayout::Flat)
+    }
+
+    /// The result in a sentence without its full stop; `None` where cases are independent of each other.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        match self {
+            ViewLayout::Flat => None,
+            ViewLayout::Grid(grid_table) => grid::sentence(grid_table),
+            ViewLayout::Curves(chart) => scaling::sentence(chart),
+            ViewLayout::Workload(overhead) => workload::sentence(overhead),
+        }
+    }
+
+    /// What leads.
+    fn lead(&self, detail: Detail) -> Vec<Section> {
+        match self {
+            ViewLayout::Flat => Vec::new(),
+            ViewLayout::Grid(grid_table) => grid_table.sections(detail),
+            ViewLayout::Curves(chart) => chart.sections(detail),
+            ViewLayout::Workload(overhead) => overhead.sections(detail),
+        }
+    }
+
+    /// The cases and comparisons that stand by themselves, in a short view or where `all` is shown.
+    fn others(&self, record: &'a Record, all: bool) -> (Vec<RowGroup<'a>>, Vec<PairRow<'a>>) {
+        match self {
+            // Its own tables have every value.
+            ViewLayout::Workload(_) => (Vec::new(), Vec::new()),
+            ViewLayout::Grid(_) if !all => (Vec::new(), Vec::new()),
+            ViewLayout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
+            _ => (rows::groups(record), rows::pairs(record)),
+        }
+    }
+}
+
+/// Whether trials are windows of a workload.
+pub(crate) fn is_workload(record: &Record) -> bool {
+    record.layout.workload().is_some()
+}
+
+/// The view of a record, with its experiment's own sections.
+pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
+    let layout = ViewLayout::of(record);
+    let mut failed = problems(record);
+    failed.extend(unknown(record));
+    let warnings = warnings::of(record, detail);
+    failed.extend((!warnings.lines.is_empty()).then_some(Section::Warnings(warnings)));
+    let all = matches!(detail, Detail::Full | Detail::Page);
+    let (groups, pairs) = layout.others(record, all);
+    let every = all.then(|| rows::groups(record));
+    let tables = [
+        flat::costs(&groups, record, detail),
+        flat::cpus(record, detail),
+        every.and_then(|groups| flat::batches(&groups, record, detail)),
+        flat::pairs(&pairs, record, detail),
+    ];
+    let alone = (detail == Detail::Full).then(|| scenario::tables(record));
+    let tables = tables.into_iter().flatten();
+    let tables = table_sections(tables.chain(alone.into_iter().flatten()));
+    let lead = layout.lead(detail);
+    let mut sections = match detail {
+        Detail::Brief | Detail::Document | Detail::Full => [lead, tables, own, failed].concat(),
+        Detail::Page => {
+            let intervals = flat::intervals(&layout.others(record, false).0, record);
+            let forest = flat::forest(&rows::pairs(record), record);
+            let figures = forest.into_iter().chain(flat::strips(record)).collect();
+            let (above, below) = (facts::above(record), vec![facts::below(record)]);
+            let lead = lead.into_iter().chain(intervals).collect();
+            [above, failed, lead, own, figures, tables, below].concat()
+        }
+    };
+    if detail == Detail::Brief {
+        shorten(&mut sections);
+    }
+    View {
+        title: format!(
+            "{} on {}",
+            bpfcost_text::line(&record.experiment),
+            target::label(record)
+        ),
+        started: bpfcost_text::line(&record.started),
+        summary: summary::of(record, &layout),
+        sections,
+        origin: origin(record),
+        ..View::default()
+    }
+}
+
+/// Why a record is not laid out as it declares.
+fn unknown(record: &Record) -> Option<Section> {
+    let bpfcost_model::Layout::Unknown(name) = &record.layout else {
+        return None;
+    };
+    let name = bpfcost_text::line(name);
+    Some(Section::Prose(Prose {
+        paragraphs: vec![format!(
+            "This record uses the layout `{name}` of a newer bpfcost. This view lists every case by itself."
+        )],
+        tone: Tone::Open,
+        ..Prose::default()
+    }))
+}
+
+/// Why cases have no result.
+fn problems(record: &Record) -> Vec<Section> {
+    let cases = record.cases.iter();
+    let invalid = cases.filter(|case| case.status == Status::Invalid);
+    let lines = invalid.flat_map(|case| words::invalid_lines(case, record));
+    lines
+        .map(|(problem, details)| Section::Problem(ProblemText { problem, details }))
+        .collect()
+}
+
+/// Where a record comes from, in a line.
+fn origin(record: &Record) -> String {
+    let machine = &record.machine;
+    let kernel = if machine.kernel.is_empty() {
+        MISSING.to_owned()
+    } else {
+        bpfcost_text::line(&machine.kernel)
+    };
+    let emulator = machine.emulator.as_deref();
+    let emulator = emulator.map_or_else(String::new, |one| {
+        format!(" in {}", bpfcost_text::line(one))
+    });
+    format!(
+        "bpfcost {}, {}, Linux {kernel} on {}{emulator}, seed {}.",
+        bpfcost_text::line(&record.bpfcost),
+        bpfcost_text::line(&record.started),
+        bpfcost_text::line(&machine.cpu),
+        record.seed
+    )
+}
