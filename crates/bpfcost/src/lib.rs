@@ -1,8 +1,8 @@
 //! bpfcost: what does eBPF cost?
 //!
-//! One pipeline: an [`experiment`] declares cases, [`measure`] runs them, a [`record`] keeps
-//! everything that was seen, and [`report`] shows it. Data flows one way; each module knows only
-//! those named before it. The experiments themselves are in [`builtin`].
+//! One pipeline: an experiment ([`bpfcost_model`]) declares cases, [`bpfcost_measure`] runs them, a record
+//! ([`bpfcost_record`]) keeps everything that was seen, and [`bpfcost_report`] shows it. Data flows one way. The
+//! experiments themselves are in [`builtin`].
 
 pub mod builtin;
 pub mod cli;

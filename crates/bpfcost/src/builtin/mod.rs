@@ -11,7 +11,7 @@ pub mod kretprobe;
 pub mod ladder;
 pub mod map;
 mod memory;
-mod needs;
+pub mod needs;
 mod packet_diff;
 pub mod pool;
 pub mod program;

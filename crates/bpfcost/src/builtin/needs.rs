@@ -10,7 +10,7 @@ use bpfcost_model::Need;
 const STABLE: LinuxVersion = LinuxVersion((6, 12));
 
 /// The need of each feature.
-pub(crate) fn needs(features: impl IntoIterator<Item = Feature>) -> Vec<Need> {
+pub fn needs(features: impl IntoIterator<Item = Feature>) -> Vec<Need> {
     features.into_iter().map(need).collect()
 }
 
