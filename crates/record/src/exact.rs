@@ -159,7 +159,7 @@ pub(super) fn range(side: &[Cost]) -> Option<[f64; 2]> {
     Some([low, ranges().map(|range| range[1]).reduce(f64::max)?])
 }
 
-/// [`rounding`] of a case, from its record.
+/// Rounding of the counts of a case, from its record.
 pub fn recorded_rounding(case: &CaseRecord) -> f64 {
     4.0 / case
         .calibration

@@ -1,4 +1,4 @@
-//! Shows records: the views of [`report`], with the sections that experiments add (from the registry).
+//! Shows records: the views of [`bpfcost_report`], with the sections that experiments add (from the registry).
 
 use anyhow::Result;
 

@@ -261,11 +261,10 @@ fn sessions_are_compared_in_one_reading() {
         )
         .unwrap()
     };
-    // The undisturbed ones; where some are, the others are marked.
+    // The undisturbed ones.
     let marks = |changes: &Changes| {
         let of = |name| changes.cases.iter().find(|change| change.case == name);
-        let marks = ["hit", "miss"].map(|name| of(name).is_some_and(|one| one.undisturbed));
-        marks
+        ["hit", "miss"].map(|name| of(name).is_some_and(|one| one.undisturbed))
     };
     for (old, new) in [(&with, &without), (&without, &with)] {
         let changes = changes(old, new);

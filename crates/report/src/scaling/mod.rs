@@ -71,7 +71,7 @@ impl<'a> Chart<'a> {
         let mut groups = rows::groups(self.record);
         for group in &mut groups {
             group.rows.retain(|row| {
-                row.case.role == Role::Case && row.case.point(&self.curves.scaling).is_none()
+                row.case.role == Role::Case && row.case.point(self.curves.scaling).is_none()
             });
         }
         groups.retain(|group| !group.rows.is_empty());
