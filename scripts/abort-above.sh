@@ -1,6 +1,6 @@
 #!/bin/sh
-# How --abort-above judges on this machine: RUNS runs of a probe that does nothing, and of one that doubles the cost of an
-# operation, beside a service whose load comes in bursts. With and without --ops. As root.
+# How --abort-above judges on this machine: RUNS runs of a probe that does nothing, beside a service whose load comes in bursts
+# and one that always works, with and without --ops; and of one that doubles the cost of an operation. As root.
 #   scripts/abort-above.sh [RUNS [LIMIT]]
 set -eu
 
@@ -11,20 +11,25 @@ dir=$(mktemp -d)
 service=
 trap 'kill "$service" 2>/dev/null; rm -rf "$dir"' EXIT
 
-# An operation counts itself in a file, after some work. Bursts and pauses last 20 to 300 ms.
-perl -MTime::HiRes=time,sleep -e '
-    open my $file, "+>", shift or die;
-    my ($n, $until) = (0, 0);
-    for (;;) {
-        if (time > $until) { sleep 0.02 + rand 0.28; $until = time + 0.02 + rand 0.28 }
-        my $sum = 0;
-        $sum += $_ for 1 .. 200;
-        sysseek $file, 0, 0;
-        syswrite $file, sprintf "%012d\n", ++$n;
-    }' "$dir/ops" &
-service=$!
+# serve BURSTS: an operation counts itself in a file, after some work. Bursts and pauses last 20 to 300 ms.
+serve() {
+    [ -z "$service" ] || kill "$service"
+    perl -MTime::HiRes=time,sleep -e '
+        my ($path, $bursts) = @ARGV;
+        open my $file, "+>", $path or die;
+        my ($n, $until) = (0, 0);
+        for (;;) {
+            if ($bursts && time > $until) { sleep 0.02 + rand 0.28; $until = time + 0.02 + rand 0.28 }
+            my $sum = 0;
+            $sum += $_ for 1 .. 200;
+            sysseek $file, 0, 0;
+            syswrite $file, sprintf "%012d\n", ++$n;
+        }' "$dir/ops" "$1" &
+    service=$!
+    sleep 1
+}
 ops="cat $dir/ops"
-sleep 1
+serve 0
 
 # CPU time of an operation, in nanoseconds.
 account() {
@@ -45,7 +50,7 @@ series() {
     for _ in $(seq "$runs"); do
         "$bpfcost" overhead "$probe" --watch "$service" --abort-above "$limit" --quick --out "$dir/record.json" "$@" \
             >"$dir/out" 2>"$dir/err" || true
-        rm -f "$dir/record.json"
+        rm -f "$dir"/record.json*
         if grep -q "^The probe was detached after" "$dir/out"; then
             aborted=$((aborted + 1))
             # Twice that long, in two tries.
@@ -64,6 +69,9 @@ series() {
 }
 
 doubles="builtin:busy:syscalls:sys_enter_write:$double"
-series "nothing, per operation" builtin:nothing --ops "$ops"
-series "nothing, per second" builtin:nothing
-series "doubled, per operation" "$doubles" --ops "$ops"
+series "always at work, doubled, per operation" "$doubles" --ops "$ops"
+series "always at work, nothing, per operation" builtin:nothing --ops "$ops"
+serve 1
+series "bursts, doubled, per operation" "$doubles" --ops "$ops"
+series "bursts, nothing, per operation" builtin:nothing --ops "$ops"
+series "bursts, nothing, per second" builtin:nothing
