@@ -36,6 +36,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod undisturbed_case;
 
 pub use budget::BudgetAnswer;
 pub use cells::Cells;

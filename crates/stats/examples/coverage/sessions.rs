@@ -53,147 +53,76 @@ const STILL: Machine = Machine {
     heavy: false,
 };
 
+/// A machine whose sessions differ by these shares, within a sitting and from day to day.
+const fn machine(name: &'static str, within: f64, days: f64) -> Machine {
+    Machine {
+        name,
+        within,
+        days,
+        ..STILL
+    }
+}
+
 /// The machines that are simulated.
 pub(crate) const MACHINES: [Machine; 9] = [
     STILL,
+    machine("days 1 % apart", 0.005, 0.01),
+    machine("days 1.5 % apart", 0.005, 0.015),
+    machine("days 2 % apart", 0.005, 0.02),
+    machine("days 4 % apart", 0.005, 0.04),
     Machine {
-        name: "days 1 % apart",
-        within: 0.005,
-        days: 0.01,
-        ..STILL
-    },
-    Machine {
-        name: "days 1.5 % apart",
-        within: 0.005,
-        days: 0.015,
-        ..STILL
-    },
-    Machine {
-        name: "days 2 % apart",
-        within: 0.005,
-        days: 0.02,
-        ..STILL
-    },
-    Machine {
-        name: "days 4 % apart",
-        within: 0.005,
-        days: 0.04,
-        ..STILL
-    },
-    Machine {
-        name: "1 in 10 throttled",
-        within: 0.005,
-        days: 0.01,
         throttled: 0.1,
-        ..STILL
+        ..machine("1 in 10 throttled", 0.005, 0.01)
     },
     Machine {
-        name: "the same, unseen",
-        within: 0.005,
-        days: 0.01,
         throttled: 0.1,
         seen: false,
-        ..STILL
+        ..machine("the same, unseen", 0.005, 0.01)
     },
     Machine {
-        name: "drift 0.3 % a session",
-        within: 0.005,
-        days: 0.01,
         drift: 0.003,
-        ..STILL
+        ..machine("drift 0.3 % a session", 0.005, 0.01)
     },
     Machine {
-        name: "heavy tails",
-        within: 0.007,
-        days: 0.01,
         heavy: true,
-        ..STILL
+        ..machine("heavy tails", 0.007, 0.01)
     },
 ];
 
 /// What undisturbed costs do from session to session.
 pub(crate) const AT_REST: [Machine; 9] = [
+    machine("0.01 % apart", 0.0001, 0.0),
+    machine("0.5 % apart", 0.005, 0.0),
+    machine("0.5 %, days 1 %", 0.005, 0.01),
+    machine("0.5 %, days 2 %", 0.005, 0.02),
+    machine("0.5 %, days 4 %", 0.005, 0.04),
     Machine {
-        name: "0.01 % apart",
-        within: 0.0001,
-        ..STILL
-    },
-    Machine {
-        name: "0.5 % apart",
-        within: 0.005,
-        ..STILL
-    },
-    Machine {
-        name: "0.5 %, days 1 %",
-        within: 0.005,
-        days: 0.01,
-        ..STILL
-    },
-    Machine {
-        name: "0.5 %, days 2 %",
-        within: 0.005,
-        days: 0.02,
-        ..STILL
-    },
-    Machine {
-        name: "0.5 %, days 4 %",
-        within: 0.005,
-        days: 0.04,
-        ..STILL
-    },
-    Machine {
-        name: "1 in 10 throttled",
-        within: 0.005,
-        days: 0.01,
         throttled: 0.1,
-        ..STILL
+        ..machine("1 in 10 throttled", 0.005, 0.01)
     },
     Machine {
-        name: "the same, unseen",
-        within: 0.005,
-        days: 0.01,
         throttled: 0.1,
         seen: false,
-        ..STILL
+        ..machine("the same, unseen", 0.005, 0.01)
     },
     Machine {
-        name: "drift 0.1 % a session",
-        within: 0.003,
-        days: 0.005,
         drift: 0.001,
-        ..STILL
+        ..machine("drift 0.1 % a session", 0.003, 0.005)
     },
     Machine {
-        name: "heavy tails",
-        within: 0.003,
-        days: 0.005,
         heavy: true,
-        ..STILL
+        ..machine("heavy tails", 0.003, 0.005)
     },
 ];
 
 /// How far what a small probe adds scatters from run to run.
 pub(crate) const ADDED: [Machine; 4] = [
+    machine("added, 0.5 % apart", 0.005, 0.0),
+    machine("added, 2 % apart", 0.02, 0.0),
+    machine("added, 5 % apart", 0.05, 0.0),
     Machine {
-        name: "added, 0.5 % apart",
-        within: 0.005,
-        ..STILL
-    },
-    Machine {
-        name: "added, 2 % apart",
-        within: 0.02,
-        ..STILL
-    },
-    Machine {
-        name: "added, 5 % apart",
-        within: 0.05,
-        ..STILL
-    },
-    Machine {
-        name: "added, heavy tails",
-        within: 0.01,
         heavy: true,
-        ..STILL
+        ..machine("added, heavy tails", 0.01, 0.0)
     },
 ];
 

@@ -475,7 +475,7 @@ fn nearest(name: &str, names: Vec<&str>) -> Vec<String> {
                 if other.contains(name) {
                     limit
                 } else {
-                    edits(name, other)
+                    strsim::levenshtein(name, other)
                 },
                 other,
             )
@@ -490,58 +490,5 @@ fn nearest(name: &str, names: Vec<&str>) -> Vec<String> {
         .collect()
 }
 
-/// How many characters have to be added, removed or replaced to get from one name to the other.
-fn edits(one: &str, other: &str) -> usize {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_with_few_edits_or_more_around_them_are_suggested() {
-        let names = vec!["SSL_write", "SSL_write_ex", "SSL_read", "main"];
-        assert_eq!(nearest("SSL_wirte", names.clone()), ["SSL_write"]);
-        assert_eq!(
-            nearest("SSL_writ", names.clone()),
-            ["SSL_write", "SSL_write_ex"]
-        );
-        assert!(nearest("frobnicate", names).is_empty());
-    }
-
-    #[test]
-    fn edits_are_counted() {
-        assert_eq!(edits("kitten", "sitting"), 3);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("same", "same"), 0);
-    }
-
-    #[test]
-    fn sizes_beyond_the_last_address_are_no_functions() {
-        let whole = include_bytes!("../../../bpfcost/fuzz/seeds/elf/static");
-        let function = |data: Vec<u8>| Image::of_bytes(data)?.function("main");
-        let found = function(whole.to_vec()).expect("a function");
-        assert!(!found.code.is_empty());
-        // Its symbol: 4 bytes of name, 4 of kind and section, then its address and its size.
-        let file = object::File::parse(&whole[..]).expect("a file");
-        let main = file.symbol_by_name("main").expect("a symbol");
-        let entry = [main.address(), main.size()].map(u64::to_le_bytes).concat();
-        let at = whole.windows(16).position(|bytes| bytes == entry);
-        let at = at.expect("its symbol");
-        let mut damaged = whole.to_vec();
-        damaged[at + 8..at + 16].fill(0xff);
-        assert!(function(damaged).is_err());
-    }
-}
+mod tests;
