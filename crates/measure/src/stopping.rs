@@ -187,7 +187,7 @@ fn totals_are_narrow(plan: &Plan, measured: &Measurements) -> bool {
     let Some((_, precision)) = plan.budget.zip(plan.precision) else {
         return true;
     };
-    let windows = plan.layout.workload().is_some();
+    let windows = plan.layout.times_windows();
     let totals = |name: &str| {
         let index = plan.cases.iter().position(|case| case.name == name)?;
         let data = measured.cases.get(index).filter(|data| data.live())?;

@@ -53,7 +53,7 @@ impl Record {
     /// Leaves the budget to comparisons with no probe: it is what a probe may cost, not what one probe may cost more than
     /// another.
     pub(super) fn budget_of_probes(mut self) -> Self {
-        if self.layout.workload().is_none() {
+        if !self.layout.times_windows() {
             return self;
         }
         let cases = &self.cases;

@@ -103,7 +103,7 @@ pub fn compare(
 ) -> Result<Changes, CompareError> {
     let records = || old.iter().chain(new);
     let counts = records().all(|record| record.unit.is_counted());
-    let of_workloads = records().all(|record| record.layout.workload().is_some());
+    let of_workloads = records().all(|record| record.layout.times_windows());
     let margins = records().map(|record| record.asked.margin);
     let threshold = asked.settle(counts, of_workloads.then(|| margins.fold(0.0, f64::max)))?;
     let must_see = asked.must_see;

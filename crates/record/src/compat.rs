@@ -252,7 +252,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             ),
         ),
         (
-            first.layout.workload().is_some(),
+            first.layout.times_windows(),
             "workload-sessions",
             format!(
                 "the comparison is of {}: the share that each probe added within its run. To compare two probes, \

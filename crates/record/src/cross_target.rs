@@ -362,7 +362,7 @@ fn judge(
 /// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.
 fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
     let cost = record.cost(cell.case.as_deref()?)?;
-    (record.layout.grid().is_none() || cost.is_something()).then_some(cost)
+    (!record.layout.compares_nets() || cost.is_something()).then_some(cost)
 }
 
 /// The difference of two counts. They repeat, so the margin is zero.

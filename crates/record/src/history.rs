@@ -95,7 +95,7 @@ impl SessionHistory {
     pub fn levels(&self, record: &Record, reading: Reading) -> Result<Vec<CaseLevels>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(&record.machine));
-        let workload = record.layout.workload().is_some();
+        let workload = record.layout.times_windows();
         let mut lists: BTreeMap<(String, String), Vec<Level>> = BTreeMap::new();
         for session in sessions.unwrap_or_default() {
             if session.workload != workload {
@@ -149,7 +149,7 @@ impl SessionHistory {
         let session = KeptSession {
             started: record.started.clone(),
             series: series(record),
-            workload: record.layout.workload().is_some(),
+            workload: record.layout.times_windows(),
             anchor: record.spread.anchor,
             levels: levels(record, Reading::AsFound),
             undisturbed: levels(record, Reading::Undisturbed),

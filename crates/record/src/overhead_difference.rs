@@ -24,7 +24,7 @@ impl RecordGroup<'_> {
     /// Whether these are runs of a workload.
     pub(super) fn are_of_a_workload(&self) -> bool {
         let mut records = self.new.iter().chain(&self.old);
-        records.all(|record| record.layout.workload().is_some())
+        records.all(|record| record.layout.times_windows())
     }
 
     /// The changes of cases that both sides have, and what keeps some of them from a verdict.

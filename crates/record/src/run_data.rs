@@ -366,7 +366,7 @@ impl RunData {
         values: impl Fn(&'a CaseData) -> Option<&'a Vec<Vec<f64>>>,
         summed: Option<Summed>,
     ) -> Vec<Vec<Option<Total>>> {
-        let windows = plan.layout.workload().is_some();
+        let windows = plan.layout.times_windows();
         let of_case = |data: &'a CaseData| {
             let values = values(data).filter(|_| data.live()).zip(summed);
             values.map_or_else(Vec::new, |(values, summed)| {

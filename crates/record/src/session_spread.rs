@@ -126,7 +126,7 @@ impl Record {
             }
             .ordered(),
             // From before sessions were kept: of some minutes of `self-test`, and of kernel costs.
-            (None, Some(share)) if self.layout.workload().is_none() => SessionSpreads {
+            (None, Some(share)) if !self.layout.times_windows() => SessionSpreads {
                 within: SessionSpread {
                     share,
                     freedom: Some(FEWEST_FREEDOM),
@@ -177,7 +177,7 @@ impl CaseSpreads {
             known.extend(case_levels(side.iter().copied(), reading));
         }
         let records = || sides.into_iter().flatten();
-        if records().any(|record| record.layout.workload().is_some()) {
+        if records().any(|record| record.layout.times_windows()) {
             known = as_of_small(known);
         }
         let stated = records().map(|record| record.stated_spreads(reading));

@@ -187,7 +187,7 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
 
 /// What a case costs at the rate that was asked, or how many events a share pays for.
 fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
-    if load == EventLoad::default() || record.layout.grid().is_none() {
+    if load == EventLoad::default() || !record.layout.compares_nets() {
         return Vec::new();
     }
     let share = load.rate.and_then(|rate| rate::share(case, record, rate));
@@ -232,7 +232,7 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     if record.layout.scaling().is_some() {
         return names.map(|(name, part)| (name, value(part))).collect();
     }
-    if record.layout.workload().is_none() {
+    if !record.layout.times_windows() {
         return Vec::new();
     }
     let variant = case.factors.get(VARIANT);

@@ -89,7 +89,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
 /// The name of an experiment whose cases span a grid, as the example in questions that are about such.
 pub(crate) fn example_of_a_grid() -> String {
     let mut all = all().into_iter().map(|one| one.description());
-    let grid = all.find(|one| one.layout.grid().is_some());
+    let grid = all.find(|one| one.layout.compares_nets());
     grid.map(|one| one.name).unwrap_or_default()
 }
 

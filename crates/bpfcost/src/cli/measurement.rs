@@ -180,8 +180,7 @@ pub(super) fn finish(
     error: Option<anyhow::Error>,
 ) -> Result<Exit> {
     // Guests are gone with all that was in them.
-    let probed =
-        |one: &Ended| one.record.layout.workload().is_some() && one.record.target == "host";
+    let probed = |one: &Ended| one.record.layout.times_windows() && one.record.target == "host";
     let probed = ended.iter().any(probed);
     let notes: Vec<String> = ended.iter().filter_map(Ended::note).collect();
     let (records, troubles): (Vec<Record>, Vec<_>) = ended

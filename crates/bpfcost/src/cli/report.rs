@@ -87,7 +87,7 @@ fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
     }
     let mut gridded = records
         .iter()
-        .filter(|record| record.layout.grid().is_some());
+        .filter(|record| record.layout.compares_nets());
     match gridded.clone().count() {
         0 => Err(usage(format!(
             "--rate and --budget need the costs of single operations, and none of these records \

@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 /// Refuses a question about rates that the record could not answer afterwards.
 fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> {
     let gridded = plans.iter().map(|(_, plan)| plan);
-    let mut gridded = gridded.filter(|plan| plan.layout.grid().is_some());
+    let mut gridded = gridded.filter(|plan| plan.layout.compares_nets());
     let judged = plans.iter().any(|(_, plan)| plan.budget.is_some());
     if args.budget.is_some() && !judged && gridded.clone().next().is_none() {
         return Err(usage(

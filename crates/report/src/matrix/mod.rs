@@ -135,10 +135,7 @@ impl<'a> Matrix<'a> {
     /// The records of one experiment; `None` where they have fewer than two targets, or are of a workload: what a
     /// server takes is not compared between runs, and each record shows what probes add.
     pub fn new(records: &[&'a Record]) -> Option<Self> {
-        if records
-            .iter()
-            .any(|record| record.layout.workload().is_some())
-        {
+        if records.iter().any(|record| record.layout.times_windows()) {
             return None;
         }
         let cross_target = CrossTarget::new(records);

@@ -76,7 +76,7 @@ impl<'a> ViewLayout<'a> {
 
 /// Whether trials are windows of a workload.
 pub(crate) fn is_workload(record: &Record) -> bool {
-    record.layout.workload().is_some()
+    record.layout.times_windows()
 }
 
 /// The view of a record, with its experiment's own sections.

@@ -87,7 +87,7 @@ pub(in crate::cli) fn plans(
                 BATCH_NS
             },
             // For a grid it asks for a rate, which only the report needs. Without pairs there is nothing to judge.
-            budget: budget.filter(|_| declared.layout.grid().is_none() && is_compared),
+            budget: budget.filter(|_| !declared.layout.compares_nets() && is_compared),
             ..declared
         };
         let plan = if named.is_exact() {

@@ -91,7 +91,7 @@ pub(crate) fn guests(kernel: &str) -> Vec<Subject> {
         let all = bpfcost::builtin::all().into_iter();
         let able = all.filter(|one| {
             let described = one.description();
-            described.layout.workload().is_none() && (kind == "vm" || described.counts)
+            !described.layout.times_windows() && (kind == "vm" || described.counts)
         });
         let able = able.map(|one| {
             let cases = cases(&*one).map(|case| case.name);
