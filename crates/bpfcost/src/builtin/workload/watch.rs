@@ -23,8 +23,6 @@ use bpfcost_model::{ENDED, Fault, VARIANT};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest run of the command that counts operations.
 const OPS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Windows after which a service without an operation has no work.
-const MOST_WINDOWS: usize = 10;
 /// Pattern of the count where the command prints nothing else.
 const ONLY_NUMBER: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
 
@@ -76,17 +74,22 @@ impl WatchedService {
         })
     }
 
-    /// Waits for a window, with the probe attached or without, and counts its operations. A window in which none ended goes
-    /// on, for a while.
+    /// Waits for a window, with the probe attached or without, and counts its operations.
     pub(super) fn window(&self, context: &RunContext, on: bool) -> Result<LoadResult, Fault> {
         let mut readings = Readings::new(self, context);
-        let [first, mut last] = self.one_window(&mut readings, on)?;
-        for _ in 1..MOST_WINDOWS {
-            if !self.counts() || last.ops - first.ops >= 1.0 {
-                break;
+        let window = Duration::from_millis(context.window_ms);
+        let variant = context.factors.get(VARIANT).map_or("", String::as_str);
+        let [first, last] = match &self.guard {
+            Some(guard) => {
+                let variant = on.then_some(variant);
+                guard.borrow_mut().window(&mut readings, window, variant)?
             }
-            [_, last] = self.one_window(&mut readings, on)?;
-        }
+            None => {
+                let first = readings.read()?;
+                readings.wait_until(first.at + window)?;
+                [first, readings.read()?]
+            }
+        };
         let (took, done) = (last.at - first.at, last.ops - first.ops);
         if self.counts() && done < 1.0 {
             return Err(Fault::Broken(anyhow!(
@@ -106,24 +109,6 @@ impl WatchedService {
                 ..Reading::default()
             },
         })
-    }
-
-    /// The accounts at the ends of a window.
-    fn one_window(&self, readings: &mut Readings<'_>, on: bool) -> Result<[Account; 2], Fault> {
-        let context = readings.context;
-        let window = Duration::from_millis(context.window_ms);
-        let variant = context.factors.get(VARIANT).map_or("", String::as_str);
-        match &self.guard {
-            Some(guard) => {
-                let variant = on.then_some(variant);
-                guard.borrow_mut().window(readings, window, variant)
-            }
-            None => {
-                let first = readings.read()?;
-                readings.wait_until(first.at + window)?;
-                Ok([first, readings.read()?])
-            }
-        }
     }
 
     /// Decides whether a window that was cut off is run again; fails with the reason if not. No probe is attached now.
