@@ -1,6 +1,6 @@
 //! The measure engine: runs the cases of an experiment in epochs and rounds, and stops.
 //!
-//! It knows no BPF: it uses only [`Experiment`](bpfcost_model::Experiment),
+//! The engine knows no BPF: it uses only [`Experiment`](bpfcost_model::Experiment),
 //! [`LoadedEpoch`](bpfcost_model::LoadedEpoch) and [`Trial`](bpfcost_model::Trial), and reports what happens as
 //! [`Event`]s. A journal is those events written down, so [`Measurements`] can be rebuilt from one, to resume or to
 //! report.

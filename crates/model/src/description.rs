@@ -71,7 +71,7 @@ impl Description {
     }
 }
 
-/// What a run measures, as far as its experiment's name does not say it. A plan holds it whole, and only its experiment
+/// The subject of a run, as far as its experiment's name does not say it. A plan holds it whole, and only its experiment
 /// reads it: so a guest and a resumed run have the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,7 +86,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Whether it is a workload.
+    /// True for a workload.
     pub fn is_workload(&self) -> bool {
         matches!(self, Subject::Workload(_))
     }
@@ -102,7 +102,7 @@ impl Subject {
     }
 }
 
-/// What is plain data can be written.
+/// Plain data can be written.
 fn data(of: &impl Serialize) -> Value {
     serde_json::to_value(of).expect("plain data")
 }

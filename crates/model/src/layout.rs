@@ -159,13 +159,13 @@ impl Layout {
         }
     }
 
-    /// Whether a trial is a window of a running workload, of which totals add up, and which differ more from day to day
+    /// True if a trial is a window of a running workload, of which totals add up, and which differ more from day to day
     /// than a program's cost.
     pub fn times_windows(&self) -> bool {
         self.workload().is_some()
     }
 
-    /// Whether cases are compared by their nets: their floors are events of their own.
+    /// True if cases are compared by their nets: their floors are events of their own.
     pub fn compares_nets(&self) -> bool {
         self.grid().is_some()
     }

@@ -1,4 +1,4 @@
-//! What is measured, as data: an [`Experiment`] with its [`Case`]s, how a [`Trial`] of one went, and how results are laid
+//! Experiments as data: an [`Experiment`] with its [`Case`]s, how a [`Trial`] of one went, and how results are laid
 //! out. It knows no BPF, asks no kernel, and does no I/O; who measures, keeps and shows share these types.
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ impl Need {
         }
     }
 
-    /// Its name, as people know it.
+    /// The name, as people know it.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -17,14 +17,14 @@ pub(crate) struct UndisturbedCase {
 }
 
 impl UndisturbedCase {
-    /// What a second reset adds, by epoch.
+    /// Time that a second reset adds, by epoch.
     pub(crate) fn second_reset(&self) -> Option<Vec<f64>> {
         let twice = self.reset_twice.as_ref()?;
         Some(minus(&twice.values, &self.known.values))
     }
 }
 
-/// Why the undisturbed cost of a case is not known.
+/// Reason why the undisturbed cost of a case is not known.
 #[derive(Clone)]
 pub(crate) struct NotUndisturbed {
     pub(crate) why: String,

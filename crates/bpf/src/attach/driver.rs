@@ -219,7 +219,7 @@ pub struct BatchResult {
     pub elapsed_ns: f64,
     /// Timer ticks meanwhile.
     pub ticks: u64,
-    /// How often the thread waited meanwhile; see [`crate::cpu::OutsideTime`].
+    /// Waits of the thread meanwhile; see [`crate::cpu::OutsideTime`].
     pub waits: u64,
     /// Nanoseconds per event of each slice; see [`crate::timing::Observation::slices`]. Empty where the batch was not
     /// cut.

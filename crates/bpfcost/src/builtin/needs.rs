@@ -1,4 +1,4 @@
-//! What cases need of the kernel, and what to do where it lacks that.
+//! Needs of cases, and remedies for features that the kernel lacks.
 
 use bpfcost_bpf::{
     Feature,
@@ -21,7 +21,7 @@ fn need(feature: Feature) -> Need {
     })
 }
 
-/// What is missing, and the way to it: another kernel in a guest, where no setting of this machine helps; one that
+/// The missing feature and the way to it: another kernel in a guest, where no setting of this machine helps; one that
 /// counts instructions if the experiment can be `counted`.
 fn with_remedy(missing: &MissingFeature, counted: bool) -> String {
     let target = if counted { "exact" } else { "vm" };

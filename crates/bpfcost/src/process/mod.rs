@@ -205,7 +205,7 @@ impl Process {
         self.cgroup.as_ref()?.cpu_ns()
     }
 
-    /// How it ended; `None` while it runs.
+    /// Exit status; `None` while it runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }

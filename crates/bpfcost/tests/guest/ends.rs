@@ -8,12 +8,17 @@ use crate::{
     visit::{QUICK, Visit, aside, assert_nothing_left, processes, says, signal},
 };
 
+/// A run in a guest that takes longer than any test.
+fn long_run(tool: &Tool, kernel: &str) -> Visit {
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
+    Visit::start(tool, &line, "{}")
+}
+
 /// A run in a guest that is ended by these signals, at a moment.
 fn ended(signals: &[&str], when: impl Fn(&mut Visit, &Tool)) -> Option<(Tool, Said)> {
     let kernel = require::kernel()?;
     let tool = Tool::new();
-    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
-    let mut visit = Visit::start(&tool, &line, "{}");
+    let mut visit = long_run(&tool, kernel);
     when(&mut visit, &tool);
     // The reaper may come behind QEMU.
     visit.wait_for(|_| {
@@ -57,8 +62,7 @@ fn a_kill_loses_no_trial_that_the_guest_sent() {
         return;
     };
     let tool = Tool::new();
-    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
-    let mut visit = Visit::start(&tool, &line, "{}");
+    let mut visit = long_run(&tool, kernel);
     measuring(&mut visit, &tool);
     visit.signal("STOP");
     let journal = || fs::read_to_string(tool.path("x.json.journal")).expect("the journal");
@@ -112,8 +116,7 @@ fn qemu_is_killed() {
         return;
     };
     let tool = Tool::new();
-    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
-    let mut visit = Visit::start(&tool, &line, "{}");
+    let mut visit = long_run(&tool, kernel);
     measuring(&mut visit, &tool);
     let qemu = visit.qemu(&tool);
     signal(qemu, "KILL");
@@ -207,7 +210,6 @@ fn by_a_disk_without_room() {
         return;
     };
     let tool = Tool::new();
-    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
     let mut shell = aside(&tool, FULL);
     let status = shell.env("ARGS", line).status().expect("unshare runs");
     let read = |name: &str| fs::read_to_string(tool.path(name)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is said of comparisons that have no result, and of runs that were aborted.
+//! Sentences on comparisons that have no result, and on runs that were aborted.
 
 use bpfcost_record::samples::{aborted, changes, new, old};
 use bpfcost_report::{compare, markdown, summary};
@@ -27,7 +27,7 @@ fn a_gate_without_a_case_in_common_says_so() {
     assert!(sentence.contains("no case was compared"), "{sentence}");
 }
 
-/// Of two comparisons one of which is undisturbed, the other is marked.
+/// If one of two comparisons is undisturbed, the other is marked.
 #[test]
 fn what_is_compared_as_found_is_marked_beside_others() {
     let values = [("a", 100.0), ("b", 100.0)];

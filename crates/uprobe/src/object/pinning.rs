@@ -1,4 +1,4 @@
-//! How maps are pinned, in an object's type information (BTF, Documentation/bpf/btf.rst), before libbpf opens it.
+//! The pinning of maps in an object's type information (BTF, Documentation/bpf/btf.rst), before libbpf opens it.
 //!
 //! A map is declared as a struct, each of whose members is a pointer to an array: its number of elements is the value.
 //! libbpf knows the values 0 and 1 of `pinning`, and refuses a whole object for another. Other loaders have more, such as
@@ -48,13 +48,13 @@ struct Type {
     kind: u32,
     /// Number of members, where it has any.
     members: usize,
-    /// What a pointer points to.
+    /// Number of the type that a pointer points to.
     target: u32,
     /// Place of what its kind adds.
     rest: usize,
 }
 
-/// Where the file has unknown `pinning` members, each with the `type` of the same map.
+/// Places of unknown `pinning` members in the file, each with the `type` of the same map.
 fn unknown_pins(bytes: &[u8]) -> Option<Vec<(usize, usize)>> {
     let file = File::parse(bytes).ok()?;
     let (start, length) = file.section_by_name(".BTF")?.file_range()?;

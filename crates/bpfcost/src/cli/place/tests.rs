@@ -7,7 +7,7 @@ use crate::{
     workload::Definition,
 };
 
-/// Why a machine with these files can't run an experiment.
+/// Reason why a machine with these files can't run an experiment.
 fn refused_for(experiment: &dyn Experiment, files: &[(&str, &str)]) -> String {
     let root = tempfile::TempDir::new().expect("a folder");
     for (path, text) in files {

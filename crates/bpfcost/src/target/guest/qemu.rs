@@ -96,7 +96,7 @@ impl Qemu {
         }
     }
 
-    /// How it ended; `None` while it runs.
+    /// Exit status; `None` while it runs.
     pub(super) fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }

@@ -12,7 +12,7 @@ struct Mock {
     account: Account,
     /// Time with the probe.
     probed: Duration,
-    /// Whether operations end at a time.
+    /// True at times at which operations end.
     works: fn(Duration) -> bool,
 }
 
