@@ -8,10 +8,13 @@ use crate::{
     visit::{QUICK, Visit, aside, assert_nothing_left, processes, says, signal},
 };
 
-/// A run in a guest that takes longer than any test.
+/// The command line of a run in a guest that takes longer than any test.
+fn long(kernel: &str) -> String {
+    format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}")
+}
+
 fn long_run(tool: &Tool, kernel: &str) -> Visit {
-    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
-    Visit::start(tool, &line, "{}")
+    Visit::start(tool, &long(kernel), "{}")
 }
 
 /// A run in a guest that is ended by these signals, at a moment.
@@ -211,7 +214,10 @@ fn by_a_disk_without_room() {
     };
     let tool = Tool::new();
     let mut shell = aside(&tool, FULL);
-    let status = shell.env("ARGS", line).status().expect("unshare runs");
+    let status = shell
+        .env("ARGS", long(kernel))
+        .status()
+        .expect("unshare runs");
     let read = |name: &str| fs::read_to_string(tool.path(name)).unwrap_or_default();
     if status.code() == Some(99) || !tool.path("disk").exists() {
         require::skip("no file system can be mounted");
