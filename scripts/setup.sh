@@ -58,7 +58,7 @@ END
 # The version that deny.toml is written for. A newer one that is already there is left alone.
 readonly CARGO_DENY=0.20.2
 
-# The version that guests are composed by (crates/bpfcost/src/target/guest/tools.rs).
+# The version that guests are composed by (crates/target/src/guest/tools.rs).
 readonly VIRTME_NG=1.42
 
 # Compares benchmarks in a test of our text for it. Newer ones need a newer Go than Debian 12 has.

@@ -1,4 +1,4 @@
--- What wrk is run with: prints what was measured as a line of JSON, for crates/bpfcost/src/workload/reading/wrk.rs.
+-- What wrk is run with: prints what was measured as a line of JSON, for crates/workload/src/reading/wrk.rs.
 function done(summary, latency, requests)
     local errors = summary.errors
     io.write(string.format(

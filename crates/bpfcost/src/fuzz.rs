@@ -7,12 +7,14 @@ use bpfcost_bpf::{fuzz as kernel, program::MapEntry};
 
 use crate::{
     builtin::{view, workload::Workload},
-    load::{LoadTarget, response},
-    probe::Spec,
-    program,
     stack::SymbolHistory,
-    workload::{self, Client, Definition, Output, Reading},
 };
+use bpfcost_probe::Spec;
+use bpfcost_workload::{
+    self, Client, Definition, Output, Reading,
+    generator::{LoadTarget, response},
+};
+
 use bpfcost_model::Experiment as _;
 use bpfcost_record::{GateOptions, Record};
 use bpfcost_report::{csv, json, rate::EventLoad, section::Detail, style::Style, terminal};
@@ -126,7 +128,7 @@ fn workload(bytes: &[u8]) {
 
 /// Packets of a capture.
 fn pcap(bytes: &[u8]) {
-    let Ok(packets) = program::pcap_packets(bytes, 256) else {
+    let Ok(packets) = bpfcost_program::pcap_packets(bytes, 256) else {
         return;
     };
     let all: usize = packets.iter().map(Vec::len).sum();
@@ -145,8 +147,11 @@ fn map(bytes: &[u8]) {
         is_program_array: false,
     };
     let text = String::from_utf8_lossy(text);
-    let read =
-        [program::MapSyntax::Json, program::MapSyntax::Csv].map(|one| one.entries(&text, &map));
+    let read = [
+        bpfcost_program::MapSyntax::Json,
+        bpfcost_program::MapSyntax::Csv,
+    ]
+    .map(|one| one.entries(&text, &map));
     for (key, value) in read.into_iter().flatten().flatten() {
         let sizes = (key.len(), value.len());
         assert_eq!(
@@ -160,7 +165,7 @@ fn map(bytes: &[u8]) {
 /// A server's access log with two numbers a line.
 fn access_log(bytes: &[u8]) {
     let names = ["bytes_in".to_owned(), "bytes_out".to_owned()];
-    let _ = workload::read_access_log(&names, &String::from_utf8_lossy(bytes));
+    let _ = bpfcost_workload::read_access_log(&names, &String::from_utf8_lossy(bytes));
 }
 
 fn iperf3(bytes: &[u8]) {

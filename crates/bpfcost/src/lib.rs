@@ -8,17 +8,8 @@ pub mod builtin;
 pub mod cli;
 #[doc(hidden)]
 pub mod fuzz;
-mod load;
-pub mod probe;
-pub mod process;
-pub mod program;
-mod reaper;
-pub mod restore;
 pub mod stack;
-pub mod target;
 mod top;
-pub mod workload;
-mod xdg;
 
 #[cfg(test)]
 #[path = "../../bpf/tests/require/mod.rs"]

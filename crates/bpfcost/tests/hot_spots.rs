@@ -6,12 +6,10 @@ mod require;
 use std::{path::Path, process::Command, rc::Rc};
 
 use anyhow::Result;
-use bpfcost::{
-    builtin::program::Programs,
-    program::{HotCall, HotSpots, InstructionTracer, OwnPrograms, RunTrace, inputs},
-};
+use bpfcost::builtin::program::Programs;
 use bpfcost_bpf::program::{MachineCode, ObjectFile};
 use bpfcost_model::{Case, Experiment, Fault, Observed, Role, Setup};
+use bpfcost_program::{HotCall, HotSpots, InstructionTracer, OwnPrograms, RunTrace, inputs};
 
 /// Calls a helper in one line.
 const SOURCE: &str = r#"

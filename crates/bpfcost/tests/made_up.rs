@@ -13,11 +13,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use bpfcost::{
-    cli,
-    probe::{self, Arguments, BuiltIn, WindowCounts, agent::Agent},
-    process::RunContext,
-};
+use bpfcost::cli;
+use bpfcost_probe::{Arguments, BuiltIn, WindowCounts, agent::Agent};
+use bpfcost_process::RunContext;
 use serde_json::Value;
 
 /// Set where this program is bpfcost.
@@ -176,8 +174,8 @@ fn run_workload(text: &str) -> Output {
 }
 
 fn main() -> ExitCode {
-    probe::add(AGENT);
-    probe::add(STALLING);
+    bpfcost_probe::add(AGENT);
+    bpfcost_probe::add(STALLING);
     if env::var_os(AS_BPFCOST).is_some() {
         return cli::main();
     }

@@ -3,12 +3,10 @@
 use std::{env, fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-use bpfcost::{
-    builtin::{self, program::Programs, xdp_lb::XdpLb},
-    program::{OwnPrograms, inputs},
-};
+use bpfcost::builtin::{self, program::Programs, xdp_lb::XdpLb};
 use bpfcost_bpf::{program::ObjectFile, timing::Loop};
 use bpfcost_model::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing};
+use bpfcost_program::{OwnPrograms, inputs};
 use libbpf_cargo::SkeletonBuilder;
 use wildmatch::WildMatch;
 

@@ -25,7 +25,7 @@ use super::{
     factor::{list, within},
     ladder,
 };
-use crate::target;
+
 use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
 };
@@ -226,7 +226,7 @@ impl Experiment for Attaching {
                 one.mechanism.most()
             )));
         }
-        if self.sites.is_none() && one.sites > MOST_EMULATED && target::is_emulated() {
+        if self.sites.is_none() && one.sites > MOST_EMULATED && bpfcost_target::is_emulated() {
             return Ok(Some(format!(
                 "not measured: every instruction of this machine is emulated, and so many sites may take minutes; choose \
                  them with --set sites={}",

@@ -37,13 +37,11 @@ use self::{
     epoch::ProgramEpoch,
     work::{OLD, Part, Work},
 };
-use crate::{
-    builtin::ladder,
-    program::{InstructionTracer, OwnPrograms},
-};
+use crate::builtin::ladder;
 use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
 };
+use bpfcost_program::{InstructionTracer, OwnPrograms};
 
 /// The experiment.
 #[derive(Debug)]
@@ -280,8 +278,8 @@ mod tests {
     use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
-    use crate::program::{Input, MIX};
     use bpfcost_model::Role;
+    use bpfcost_program::{Input, MIX};
 
     fn programs(objects: usize) -> Programs {
         let input = |name: &str| Input {

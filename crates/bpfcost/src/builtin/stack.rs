@@ -26,11 +26,11 @@ use bpfcost_bpf::{
 
 use self::proof::{StackMatch, lost, problem};
 use super::{batch, ladder};
-use crate::probe::{PrintedStacks, StackPrinter};
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
     Problem, Role, Sentinel, Setup, Sizing, Slices, Trial, differs, prove,
 };
+use bpfcost_probe::{PrintedStacks, StackPrinter};
 
 /// Addresses of a stack: the columns.
 const DEPTHS: [(&str, u32); 4] = [("8", 8), ("16", 16), ("32", 32), ("whole", WHOLE)];

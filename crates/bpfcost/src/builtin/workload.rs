@@ -26,15 +26,13 @@ use std::{
 use anyhow::{Context, Result};
 
 use self::{guard::Guard, watch::WatchedService};
-use crate::{
-    probe::{self, Spec},
-    workload::{self, Base, Definition, OwnServer, Variant, allowed, outside::Outside},
-};
 use bpfcost_model::{
     Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
     Role, Setup, Sizing, Subject,
 };
 use bpfcost_model::{Headline, LOAD, OFF, SECOND, VARIANT};
+use bpfcost_probe::Spec;
+use bpfcost_workload::{Base, Definition, OwnServer, Variant, allowed, outside::Outside};
 
 /// Differences of CPU time per operation below this count as none.
 const CPU_MARGIN: f64 = 0.03;
@@ -293,7 +291,7 @@ impl Workload {
         // Those that take time are rehearsed too, before the rounds and after them.
         let rehearsed = 2.0 * specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
         let starts_s = sum(Spec::start_s);
-        let switched_s = starts_s + sum(probe::switch_s);
+        let switched_s = starts_s + sum(bpfcost_probe::switch_s);
         Overhead {
             load_s: 0.5
                 + windows * self.definition.window_ms as f64 / 1e3
@@ -403,7 +401,7 @@ impl Experiment for Workload {
 
     fn needs(&self, case: &Case) -> Vec<Need> {
         // What can't be read is an error when the case is asked for.
-        let features = self.probe(case).map(probe::needs);
+        let features = self.probe(case).map(bpfcost_probe::needs);
         needs(features.and_then(Result::ok).unwrap_or_default())
     }
 
@@ -414,14 +412,14 @@ impl Experiment for Workload {
         let Some(spec) = self.probe(case) else {
             return Ok(None);
         };
-        match self.missing(&needs(probe::needs(spec)?))? {
+        match self.missing(&needs(bpfcost_probe::needs(spec)?))? {
             Some(reason) => Ok(Some(reason)),
-            None => probe::absent(spec),
+            None => bpfcost_probe::absent(spec),
         }
     }
 
     fn programs(&self) -> Result<Option<String>> {
-        Ok(Some(workload::sources()))
+        Ok(Some(bpfcost_workload::sources()))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::probe::{agent, open_agent};
+use bpfcost_probe::{agent, open_agent};
 
 /// What this program does as a probe of its own.
 #[derive(Debug, clap::Args)]

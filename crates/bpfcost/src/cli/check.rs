@@ -12,12 +12,10 @@ use super::{
     format::ListFormat,
     output::{answer, say},
 };
-use crate::{
-    process::program::{self, Task},
-    target::{
-        Check, CheckState, Host, checks,
-        guest::{KvmSupport, Tools},
-    },
+use bpfcost_process::program::{self, Task};
+use bpfcost_target::{
+    Check, CheckState, Host, checks,
+    guest::{KvmSupport, Tools},
 };
 
 /// Check what this machine can measure, and what will disturb it

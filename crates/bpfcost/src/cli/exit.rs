@@ -2,16 +2,13 @@
 
 use std::{cmp::Ordering, io, process::ExitCode};
 
-use crate::{
-    probe,
-    process::ChildFailed,
-    program::InputError,
-    target::{
-        guest::{Failure, GuestError},
-        kernel,
-    },
-    workload,
+use bpfcost_process::ChildFailed;
+use bpfcost_program::InputError;
+use bpfcost_target::{
+    guest::{Failure, GuestError},
+    kernel,
 };
+
 use bpfcost_measure::{self, Stop};
 use bpfcost_model::{ENDED, Role};
 use bpfcost_record::{BudgetAnswer, Gate, Record, Status};
@@ -187,11 +184,11 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             _ => Exit::Lacking,
         });
     }
-    if let Some(error) = cause.downcast_ref::<workload::Error>() {
+    if let Some(error) = cause.downcast_ref::<bpfcost_workload::Error>() {
         return Some(match error {
-            workload::Error::Server(_) | workload::Error::Client(_) => Exit::Failed,
-            workload::Error::Definition(_) => Exit::Usage,
-            workload::Error::Machine(_) => Exit::Lacking,
+            bpfcost_workload::Error::Server(_) | bpfcost_workload::Error::Client(_) => Exit::Failed,
+            bpfcost_workload::Error::Definition(_) => Exit::Usage,
+            bpfcost_workload::Error::Machine(_) => Exit::Lacking,
         });
     }
     if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -212,7 +209,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<ChildFailed>() {
         return Some(Exit::Failed);
     }
-    if cause.is::<probe::WrongProbe>() {
+    if cause.is::<bpfcost_probe::WrongProbe>() {
         return Some(Exit::Usage);
     }
     if let Some(error) = cause.downcast_ref::<bpfcost_bpf::Error>() {

@@ -14,16 +14,14 @@ use super::{
     place::{self, Observer, Outcome},
     select,
 };
-use crate::{
-    builtin::{program::Programs, workload::Workload},
-    target::{
-        Host,
-        guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
-    },
-};
+use crate::builtin::{program::Programs, workload::Workload};
 use bpfcost_measure::{self, Event, Measurements};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, read_journal};
+use bpfcost_target::{
+    Host,
+    guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
+};
 
 /// What this program does for its own guests.
 #[derive(Debug, clap::Args)]

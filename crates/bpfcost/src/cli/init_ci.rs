@@ -12,7 +12,7 @@ use super::{
     exit::{Exit, usage},
     output::say,
 };
-use crate::target::Target;
+use bpfcost_target::Target;
 
 /// The workflow, with what differs left open.
 const TEMPLATE: &str = include_str!("init_ci.yml");

@@ -20,7 +20,7 @@ use super::{
     interrupt,
     output::{Bar, note, say},
 };
-use crate::target::kernel::{
+use bpfcost_target::kernel::{
     Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
 };
 use bpfcost_text::number::{bytes, plain_spaces};

@@ -8,7 +8,7 @@ use super::{
     exit::{Exit, usage},
     output::say,
 };
-use crate::load::{LoadTarget, Pace, drive};
+use bpfcost_workload::generator::{LoadTarget, Pace, drive};
 
 /// Requests that one call makes at most.
 const MOST_REQUESTS: f64 = 1e8;

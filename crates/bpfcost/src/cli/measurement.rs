@@ -23,7 +23,8 @@ use super::{
     store,
     summary::SummaryArgs,
 };
-use crate::{builtin::view, probe, target::Host};
+use crate::builtin::view;
+
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 use bpfcost_record::{Journal, Record};
@@ -33,6 +34,7 @@ use bpfcost_report::{
     section::Detail,
     style::Style,
 };
+use bpfcost_target::Host;
 
 /// How to measure, where, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -224,7 +226,7 @@ pub(super) fn finish(
 
 /// Reports whether anything is left of the probes.
 fn note_leftovers() {
-    let left = probe::leftovers();
+    let left = bpfcost_probe::leftovers();
     if left.is_empty() {
         note!("detached; nothing left behind")
     } else {

@@ -40,7 +40,7 @@ use clap::{
 };
 
 use self::exit::Exit;
-use crate::restore;
+use bpfcost_process::restore;
 
 /// What does eBPF cost? bpfcost measures it, with intervals and verdicts
 ///

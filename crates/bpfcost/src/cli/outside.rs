@@ -5,13 +5,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use super::exit::sentence;
-use crate::{
-    builtin::workload::Workload,
-    reaper::Reaper,
-    target::guest::LoadReply,
-    workload::{Definition, LoadResult, outside::LoadOrder},
-};
+use crate::builtin::workload::Workload;
 use bpfcost_measure::Plan;
+use bpfcost_process::reaper::Reaper;
+use bpfcost_target::guest::LoadReply;
+use bpfcost_workload::{Definition, LoadResult, outside::LoadOrder};
 
 /// The workload of a plan of which some case has such load.
 pub(super) fn wanted(plan: &Plan) -> Result<Option<Definition>> {

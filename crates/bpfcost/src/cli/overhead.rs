@@ -18,16 +18,14 @@ use super::{
     measurement::{self, Options},
     parse, place,
 };
-use crate::{
-    builtin::workload::Workload,
-    probe,
-    process::program::find,
-    target::Host,
-    workload::{Definition, Variant},
-};
+use crate::builtin::workload::Workload;
+
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Sizing};
+use bpfcost_process::program::find;
 use bpfcost_report::rate::EventLoad;
+use bpfcost_target::Host;
+use bpfcost_workload::{Definition, Variant};
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
 const WINDOW_MS: u64 = 700;
@@ -248,7 +246,7 @@ fn definition(args: &Args) -> Result<Definition> {
     };
     let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
     if definition.server.is_none()
-        && let Some(spec) = probes.find(|spec| probe::is_of_server(spec))
+        && let Some(spec) = probes.find(|spec| bpfcost_probe::is_of_server(spec))
     {
         return Err(usage(format!(
             "{spec} watches the processes of a server, and a command after -- has no server\n  \
@@ -256,7 +254,7 @@ fn definition(args: &Args) -> Result<Definition> {
         )));
     }
     let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
-    if let Some(spec) = probes.find(|spec| probe::is_in_user_space_twice(spec)) {
+    if let Some(spec) = probes.find(|spec| bpfcost_probe::is_in_user_space_twice(spec)) {
         return Err(usage(format!(
             "{spec} joins two objects in user space, which would disturb each other where processes start\n  \
              Link them into one object (bpftool gen object), or leave `user:` out of one of them",

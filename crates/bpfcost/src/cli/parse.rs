@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::workload::LONGEST_WINDOW_MS;
+use bpfcost_workload::LONGEST_WINDOW_MS;
 
 /// `1%`, `0.5 %` or `0.01`: a share above 0 and below 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {

@@ -19,20 +19,18 @@ use super::{
     output::note,
     outside,
 };
-use crate::{
-    target::{
-        CheckState, Host, Target,
-        guest::{
-            Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
-            Rescue, Tools,
-        },
-        kernel::{Kernel, Store},
-    },
-    workload::outside::free_port,
-};
 use bpfcost_measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, FeatureRecord, Journal, Machine};
+use bpfcost_target::{
+    CheckState, Host, Target,
+    guest::{
+        Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
+        Rescue, Tools,
+    },
+    kernel::{Kernel, Store},
+};
+use bpfcost_workload::outside::free_port;
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
 const LISTEN: Duration = Duration::from_millis(50);
@@ -79,7 +77,7 @@ impl Place {
         let target: Target = plan
             .target
             .parse()
-            .map_err(|error: crate::target::TargetError| usage(error.to_string()))?;
+            .map_err(|error: bpfcost_target::TargetError| usage(error.to_string()))?;
         let Some(kernel) = kernel(&target)? else {
             let host = Host::default();
             able(&host, experiment)?;

@@ -21,15 +21,13 @@ use super::{
     output::note,
     parse, place,
 };
-use crate::{
-    builtin::program::Programs,
-    program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots},
-    target::Host,
-};
+use crate::builtin::program::Programs;
 use bpfcost_measure::Plan;
 use bpfcost_model::{Experiment, Role};
+use bpfcost_program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots};
 use bpfcost_record::Record;
 use bpfcost_report::rate::EventLoad;
+use bpfcost_target::Host;
 
 /// Time your own BPF program per packet, unmodified
 ///

@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::{reaper, restore, target::guest};
+use bpfcost_process::{reaper, restore};
+use bpfcost_target::guest;
 
 /// What this program does to clean up after itself.
 #[derive(Debug, clap::Args)]

@@ -13,10 +13,11 @@ use super::{
     parse, select,
     session::Session,
 };
-use crate::{builtin::example_of_a_grid, target::Host};
+use crate::builtin::example_of_a_grid;
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 use bpfcost_report::rate::EventLoad;
+use bpfcost_target::Host;
 
 /// Measure experiments: every case with a 95 % interval, every comparison with a verdict
 ///

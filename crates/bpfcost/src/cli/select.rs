@@ -6,13 +6,11 @@ use anyhow::Result;
 use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
-use crate::{
-    builtin::{self, program::Programs, workload::Workload},
-    workload::Definition,
-};
+use crate::builtin::{self, program::Programs, workload::Workload};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Pair, Role};
 use bpfcost_text::suggest;
+use bpfcost_workload::Definition;
 
 /// What the names of files end with that define workloads.
 pub(super) const DEFINITION: &str = ".toml";

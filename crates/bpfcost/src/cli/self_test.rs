@@ -24,8 +24,8 @@ use super::{
     output::{note, say},
     place, select, session,
 };
-use crate::target::Host;
 use bpfcost_record::Record;
+use bpfcost_target::Host;
 
 /// A/A runs: as many as it takes to find each planted fault at least 19 times in 20 (`planted.rs`).
 const RUNS: u32 = 20;

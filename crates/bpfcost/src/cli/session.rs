@@ -22,10 +22,10 @@ use super::{
     progress::Progress,
     select,
 };
-use crate::target::{self, Host, guest::Failure};
 use bpfcost_measure::{self, Event, Measurements, Plan, Stop, time_option};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, Header, Journal, JournalError, Machine, Record};
+use bpfcost_target::{Host, guest::Failure};
 
 /// A run that is about to begin or to go on.
 pub(super) struct Session {
@@ -178,12 +178,12 @@ impl Session {
         };
         let disturbance = self.earlier.merge(outcome.disturbance);
         Host::disturbed(&mut machine, &disturbance, outcome.others);
-        let mut warnings = target::warnings(&machine, &disturbance);
+        let mut warnings = bpfcost_target::warnings(&machine, &disturbance);
         let moot: &[&str] = match (self.plan.contends, self.plan.subject.is_workload()) {
             // Threads are started for each trial, and placed; and of emulated times the record says more.
-            (true, _) => &[target::MIGRATIONS, target::EMULATED],
+            (true, _) => &[bpfcost_target::MIGRATIONS, bpfcost_target::EMULATED],
             // Processes of others do the work, and this program's threads none of it.
-            (false, true) => &[target::MIGRATIONS, target::BUSY],
+            (false, true) => &[bpfcost_target::MIGRATIONS, bpfcost_target::BUSY],
             (false, false) => &[],
         };
         warnings.retain(|warning| !moot.contains(&warning.code.as_str()));

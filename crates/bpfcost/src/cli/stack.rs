@@ -32,10 +32,8 @@ use super::{
     output::{Bar, note},
     parse,
 };
-use crate::{
-    stack::{Profile, ProfileInput, SymbolHistory},
-    target::Host,
-};
+use crate::stack::{Profile, ProfileInput, SymbolHistory};
+use bpfcost_target::Host;
 use bpfcost_text::number;
 
 /// How long a look for reports takes.

@@ -10,7 +10,7 @@ use bpfcost_record::SessionHistory;
 use jiff::Timestamp;
 
 use super::exit::usage;
-use crate::xdg::Folder;
+use bpfcost_process::xdg::Folder;
 
 /// The sessions that this user keeps: `$XDG_STATE_HOME/bpfcost/sessions.json`, or under `~/.local/state`. `None` for a user
 /// without a home.

@@ -15,11 +15,9 @@ use super::{
     output::{heard, redrawn},
     parse,
 };
-use crate::{
-    target::Host,
-    top::{TopView, Watcher, text},
-};
+use crate::top::{TopView, Watcher, text};
 use bpfcost_report::style::Style;
+use bpfcost_target::Host;
 
 /// How often a signal is looked for.
 const LOOK: Duration = Duration::from_millis(20);

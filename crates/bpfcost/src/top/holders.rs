@@ -10,7 +10,7 @@ use std::{
 use bpfcost_bpf::pins;
 use serde::{Deserialize, Serialize};
 
-use crate::process::bpf_programs;
+use bpfcost_process::bpf_programs;
 
 /// Those who hold a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,13 +2,11 @@
 
 use std::{fs, sync::atomic::AtomicBool};
 
-use bpfcost::{
-    builtin::{aa::AaTest, all},
-    target::Host,
-};
+use bpfcost::builtin::{aa::AaTest, all};
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Record, Status};
+use bpfcost_target::Host;
 
 use crate::{
     require,

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::process::RunContext;
+use bpfcost_process::RunContext;
 
 use crate::require;
 

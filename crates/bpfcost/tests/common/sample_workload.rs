@@ -1,10 +1,11 @@
 //! Synthetic records of workloads whose costs are known, built as a run builds them: one probe, two that are
 //! compared with each other, several, and two over sizes; one that counts calls; one that never fired.
 
-use bpfcost::{builtin::workload::Workload, workload::Definition};
+use bpfcost::builtin::workload::Workload;
 use bpfcost_measure::{Plan, Stop};
 use bpfcost_model::{Case, Experiment, Layout, OFF, ProbedWorkload, Problem, Trial, VARIANT};
 use bpfcost_record::*;
+use bpfcost_workload::Definition;
 
 use super::synthetic;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost::target::guest::HOOKS;
+use bpfcost_target::guest::HOOKS;
 
 use crate::{
     planted::{GOOD, planted},

@@ -3,7 +3,7 @@
 
 use std::{env, fs, os::unix::fs::PermissionsExt};
 
-use bpfcost::target::guest::Tools;
+use bpfcost_target::guest::Tools;
 
 use crate::{
     require,

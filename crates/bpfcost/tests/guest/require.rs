@@ -23,7 +23,7 @@ pub(crate) fn kernel() -> Option<&'static str> {
 
 fn find() -> Result<String, String> {
     let kernel = std::env::var("BPFCOST_TEST_KERNEL").unwrap_or_else(|_| KERNEL.to_owned());
-    bpfcost::target::guest::Tools::find().map_err(|error| error.to_string())?;
+    bpfcost_target::guest::Tools::find().map_err(|error| error.to_string())?;
     there(&kernel).or_else(|why| {
         if required("vm") {
             says("kernel add trixie").and_then(|()| there(&kernel))

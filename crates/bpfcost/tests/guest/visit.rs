@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost::target::guest::HOOKS;
+use bpfcost_target::guest::HOOKS;
 
 use crate::tool::{Said, Tool, said};
 

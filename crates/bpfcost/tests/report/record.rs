@@ -2,7 +2,7 @@
 //! none of them.
 
 use crate::common::{sample_changes, sample_record, views};
-use bpfcost::target;
+
 use bpfcost_measure::Warning;
 use bpfcost_record::{Disturbance, Machine};
 use bpfcost_report::{compare, style::Style};
@@ -44,7 +44,7 @@ fn the_warnings_that_matter_most_are_shown() {
         ..Disturbance::default()
     };
     let mut record = sample_record::clean();
-    record.warnings = target::warnings(&machine, &disturbance);
+    record.warnings = bpfcost_target::warnings(&machine, &disturbance);
     assert_eq!(record.warnings.len(), 8, "{:?}", record.warnings);
     // The last one seen, and no less important for that.
     record

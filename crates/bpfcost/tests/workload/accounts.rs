@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use bpfcost::workload::UsageReader;
 use bpfcost_bpf::cgroup::LockedCgroup;
+use bpfcost_workload::UsageReader;
 use serde_json::Value;
 
 use crate::{

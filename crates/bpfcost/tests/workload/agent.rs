@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-use bpfcost::process::RunContext;
+use bpfcost_process::RunContext;
 use serde_json::{Value, json};
 
 /// A process that is gone with its owner.

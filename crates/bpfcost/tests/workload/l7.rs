@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost::process::RunContext;
+use bpfcost_process::RunContext;
 use serde_json::Value;
 use tempfile::TempDir;
 

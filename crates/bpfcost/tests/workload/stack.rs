@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use bpfcost::process::RunContext;
+use bpfcost_process::RunContext;
 use serde_json::Value;
 
 use crate::{

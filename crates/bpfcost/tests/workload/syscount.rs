@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::process::RunContext;
+use bpfcost_process::RunContext;
 use serde_json::Value;
 
 use crate::{

@@ -14,11 +14,9 @@ use super::{
     proof::AttachingProof,
     stop::{self, LongestStop},
 };
-use crate::{
-    builtin::memory::{self, KernelMemory},
-    process::allow_files,
-};
+use crate::builtin::memory::{self, KernelMemory};
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
+use bpfcost_process::allow_files;
 
 /// The sites of each case.
 pub(super) struct AttachingEpoch {

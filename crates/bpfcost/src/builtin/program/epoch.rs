@@ -20,14 +20,12 @@ use super::{
     maps,
     proof::{self, Expected},
 };
-use crate::{
-    builtin::{
-        batch::{self, WARM_UP_SHARE, mix},
-        memory::KernelMemory,
-    },
-    program::{Behaviour, Input, InstructionTracer},
+use crate::builtin::{
+    batch::{self, WARM_UP_SHARE, mix},
+    memory::KernelMemory,
 };
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove};
+use bpfcost_program::{Behaviour, Input, InstructionTracer};
 use bpfcost_record::RESET_TWICE;
 
 /// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{builtin::packet_diff, program::Behaviour};
+use crate::builtin::packet_diff;
 use bpfcost_model::{Problem, differs};
+use bpfcost_program::Behaviour;
 
 /// What runs do in maps and variables that they should not, by the amounts of the command line. `is_read` is whether a
 /// place is compared at all.

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{NativeProgram, Traceable};
 
 use super::proof::Expected;
-use crate::program::{HotSpots, InstructionTracer, RunTrace};
 use bpfcost_model::{Fault, differs, prove};
+use bpfcost_program::{HotSpots, InstructionTracer, RunTrace};
 
 /// The key of hot spots among what is observed of a case.
 pub(super) const HOT_SPOTS: &str = "hot_spots";

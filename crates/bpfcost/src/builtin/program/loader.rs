@@ -5,10 +5,8 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, Result};
 use bpfcost_bpf::program::NativeProgram;
 
-use crate::{
-    process::{ChildFailed, Process, describe_exit},
-    program::LoaderCommand,
-};
+use bpfcost_process::{ChildFailed, Process, describe_exit};
+use bpfcost_program::LoaderCommand;
 
 /// Where it finds the maps: the folder in which they are pinned.
 const MAPS: &str = "BPFCOST_MAPS";

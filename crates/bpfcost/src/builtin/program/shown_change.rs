@@ -6,7 +6,7 @@ use super::{
     shown_hot::{Spots, count, most, place},
     work::OLD,
 };
-use crate::program::HotLine;
+use bpfcost_program::HotLine;
 use bpfcost_report::{
     section::Detail,
     table::{Cell, Head, Table},

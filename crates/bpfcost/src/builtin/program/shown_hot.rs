@@ -1,7 +1,7 @@
 //! Where the instructions of a run are spent, in tables.
 
 use super::{hot::HOT_SPOTS, shown_change};
-use crate::program::{HotCall, HotLine, HotSpots};
+use bpfcost_program::{HotCall, HotLine, HotSpots};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
     section::Detail,

@@ -3,8 +3,8 @@
 use bpfcost_bpf::program::Drift;
 
 use super::shown;
-use crate::program::{Behaviour, MIX};
 use bpfcost_model::Role;
+use bpfcost_program::{Behaviour, MIX};
 use bpfcost_record::Record;
 use bpfcost_report::{
     section::Detail,

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{LoopForm, ProgramKind};
 
 use super::Programs;
-use crate::program::{Input, MIX};
 use bpfcost_model::{Case, Role};
+use bpfcost_program::{Input, MIX};
 
 /// What stands behind names of cases of the object that is compared with.
 pub(super) const OLD: &str = "old";

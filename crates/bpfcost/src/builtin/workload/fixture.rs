@@ -16,15 +16,13 @@ use super::{
     watch::WatchedService,
     window,
 };
-use crate::{
-    probe::{self, Probe},
-    process::RunContext,
-    workload::{
-        Base, Client, Definition, LoadClient, LoadResult, Output, OwnServer, Variant,
-        outside::{self, Outside},
-    },
-};
 use bpfcost_model::{ABORTED, Batch, Case, Fault, LoadedEpoch, OFF, Observed, Setup, Trial};
+use bpfcost_probe::Probe;
+use bpfcost_process::RunContext;
+use bpfcost_workload::{
+    Base, Client, Definition, LoadClient, LoadResult, Output, OwnServer, Variant,
+    outside::{self, Outside},
+};
 
 /// A window is at least so many times as long as it takes to switch a probe on.
 const SHARE_OF_ATTACHING: u32 = 3;
@@ -267,7 +265,9 @@ impl LoadedEpoch for WorkloadFixture {
         }
         let mut probe = match self.probes.remove(&variant.name) {
             Some(probe) => probe,
-            None => probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?,
+            None => {
+                bpfcost_probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?
+            }
         };
         // Built-in ones prove themselves in each window.
         if !spec.is_built_in() {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bpfcost_stats::alarm::{Alarm, Judgement, REFERENCE};
 
-use crate::workload::Error;
 use bpfcost_model::{ABORTED, Fault};
+use bpfcost_workload::Error;
 
 /// Age of the first reading of a stretch. Each later one is twice as old, for readings of nearly the same time are
 /// nearly the same.

@@ -13,12 +13,10 @@ use bpfcost_bpf::{
     stats::{RunStats, StatsOn},
 };
 
-use crate::{
-    probe::{ExpectedParts, Inventory, Probe},
-    process::RunContext,
-    workload::LoadResult,
-};
 use bpfcost_model::{Fault, Problem};
+use bpfcost_probe::{ExpectedParts, Inventory, Probe};
+use bpfcost_process::RunContext;
+use bpfcost_workload::LoadResult;
 
 /// Makes the load of a window, or watches the load of others.
 pub(super) type LoadMaker<'a> = &'a mut dyn FnMut(&RunContext) -> Result<LoadResult, Fault>;

@@ -4,14 +4,12 @@ use std::{net::IpAddr, rc::Rc};
 
 use anyhow::{Context, Result};
 
-use crate::{
-    process::RunContext,
-    workload::{
-        Client, Definition, LoadClient, LoadResult, Network, Path, Server, UsageReader,
-        outside::{LoadOrder, Outside},
-    },
-};
 use bpfcost_model::Case;
+use bpfcost_process::RunContext;
+use bpfcost_workload::{
+    Client, Definition, LoadClient, LoadResult, Network, Path, Server, UsageReader,
+    outside::{LoadOrder, Outside},
+};
 
 /// A server and the network on which clients reach it.
 pub(super) struct ServerInstance {

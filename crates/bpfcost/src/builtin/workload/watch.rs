@@ -11,13 +11,12 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 use super::guard::{Account, Guard, Service};
-use crate::{
-    probe::{unit_group, unit_pids},
-    process::{Capture, Process, RunContext, describe_exit, process_tree},
-    restore::started,
-    workload::{LoadResult, Reading, RunningServer, UsageReader, UsageSnapshot, find},
-};
 use bpfcost_model::{ENDED, Fault, VARIANT};
+use bpfcost_probe::{unit_group, unit_pids};
+use bpfcost_process::{
+    Capture, Process, RunContext, describe_exit, process_tree, restore::started,
+};
+use bpfcost_workload::{LoadResult, Reading, RunningServer, UsageReader, UsageSnapshot, find};
 
 /// Interval at which the service is checked to be alive.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

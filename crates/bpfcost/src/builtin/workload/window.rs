@@ -15,12 +15,12 @@ use super::{
     rehearsal::{LoadMaker, Rehearsal, or_detach, silent},
     server_instance::ServerInstance,
 };
-use crate::{
-    probe::{Probe, WindowCounts},
-    process::RunContext,
-    workload::{CountCheck, Definition, LONGEST, LoadClient, Reading, Usage, Variant, allowed},
-};
 use bpfcost_model::{Fault, Headline, Problem, SECOND, Trial};
+use bpfcost_probe::{Probe, WindowCounts};
+use bpfcost_process::RunContext;
+use bpfcost_workload::{
+    CountCheck, Definition, LONGEST, LoadClient, Reading, Usage, Variant, allowed,
+};
 
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;

@@ -6,10 +6,11 @@
 use crate::builtin::workload::Workload;
 use bpfcost_stats::looks::first_look;
 
-use crate::{builtin::workload::learning_time, cli::output::note, workload::Definition};
+use crate::{builtin::workload::learning_time, cli::output::note};
 use bpfcost_measure::{FIRST_EPOCHS, Plan};
 use bpfcost_model::{Case, Experiment};
 use bpfcost_text::number::{duration, plural};
+use bpfcost_workload::Definition;
 
 /// Names of cases in a line before it says "…".
 const MOST_NAMES: usize = 6;

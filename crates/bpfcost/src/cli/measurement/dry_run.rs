@@ -2,12 +2,10 @@
 
 use anyhow::Result;
 
-use crate::{
-    cli::{output::say, place},
-    target::Host,
-};
+use crate::cli::{output::say, place};
 use bpfcost_measure::{Plan, forecast, time_option};
 use bpfcost_model::Experiment;
+use bpfcost_target::Host;
 use bpfcost_text::number::{duration, plural};
 
 /// Shows all of it for one plan.

@@ -5,12 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, Result};
 
 use super::Options;
-use crate::{
-    cli::{exit::usage, place, select, session},
-    target::{Host, Target, TargetError, parse_cpus},
-};
+use crate::cli::{exit::usage, place, select, session};
 use bpfcost_measure::{COUNTING_GOAL_NS, Plan};
 use bpfcost_model::{Experiment, Unit};
+use bpfcost_target::{Host, Target, TargetError, parse_cpus};
 
 /// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for
 /// hundreds of them a minute.

@@ -3,12 +3,10 @@
 use anyhow::Result;
 
 use super::{Args, empty, load_generator::LoadGenerator};
-use crate::{
-    cli::{command::split, exit::usage},
-    probe,
-    workload::{Client, Definition, Ready, ServerSpec},
-};
+use crate::cli::{command::split, exit::usage};
+
 use bpfcost_model::Headline;
+use bpfcost_workload::{Client, Definition, Ready, ServerSpec};
 
 /// Seconds that one run of a command may take.
 const LONGEST_S: f64 = 600.0;
@@ -37,7 +35,7 @@ pub(super) fn definition(args: &Args) -> Result<Definition> {
         }
         _ => {}
     }
-    let program = |words: &[String]| probe::program(&words.join(" ")).to_owned();
+    let program = |words: &[String]| bpfcost_probe::program(&words.join(" ")).to_owned();
     let mut patterns = generator.metrics;
     let mut compared = Vec::new();
     for (name, pattern) in metrics(&args.metric)? {

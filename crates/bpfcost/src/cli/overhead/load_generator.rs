@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use crate::{cli::exit::usage, probe};
+use crate::cli::exit::usage;
 
 /// How a load generator reports the number of its operations.
 pub(super) struct LoadGenerator {
@@ -22,7 +22,7 @@ impl LoadGenerator {
         };
         let has = |option: &str| words.iter().any(|word| word == option);
         Ok(
-            match probe::program(words.first().map_or("", String::as_str)) {
+            match bpfcost_probe::program(words.first().map_or("", String::as_str)) {
                 "redis-benchmark" => match redis_commands(words) {
                     Some(ops) => LoadGenerator {
                         operation: "command",

@@ -2,12 +2,10 @@
 
 use anyhow::Result;
 
-use crate::{
-    cli::exit::usage,
-    probe::{self, Spec},
-    workload::Variant,
-};
+use crate::cli::exit::usage;
 use bpfcost_model::OFF;
+use bpfcost_probe::Spec;
+use bpfcost_workload::Variant;
 
 /// The probes as variants; `off` comes first.
 pub(super) fn variants(probes: &[String]) -> Result<Vec<Variant>> {
@@ -17,7 +15,7 @@ pub(super) fn variants(probes: &[String]) -> Result<Vec<Variant>> {
         let refused = |error: &dyn std::fmt::Display| usage(format!("{text}: {error}"));
         let spec: Spec = text.parse().map_err(|error| refused(&error))?;
         let spec = spec.absolute().map_err(|error| refused(&error))?;
-        probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
+        bpfcost_probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
         let taken = |name: &str| variants.iter().any(|one: &Variant| one.name == name);
         let name = match label {
             Some(OFF) => {

@@ -3,13 +3,13 @@
 use anyhow::{Context, Result};
 
 use super::{Args, command::metrics, empty};
-use crate::{
-    cli::exit::usage,
-    process::process_name,
-    restore::{started, systemctl},
-    workload::{Definition, RunningServer, ServerSpec},
-};
+use crate::cli::exit::usage;
 use bpfcost_model::{Headline, SECOND};
+use bpfcost_process::{
+    process_name,
+    restore::{started, systemctl},
+};
+use bpfcost_workload::{Definition, RunningServer, ServerSpec};
 
 /// The service or process as a workload.
 pub(super) fn definition(args: &Args, watched: &str) -> Result<Definition> {

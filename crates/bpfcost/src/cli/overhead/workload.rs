@@ -9,10 +9,10 @@ use crate::{
         exit::usage,
         select::{self, DEFINITION},
     },
-    workload::Definition,
 };
 use bpfcost_model::Experiment as _;
 use bpfcost_text::suggest;
+use bpfcost_workload::Definition;
 
 /// Refuses the name of a workload where a probe is expected.
 pub(super) fn none_among(probes: &[String]) -> Result<()> {

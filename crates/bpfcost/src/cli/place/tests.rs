@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     builtin::{ladder::KnownAnswers, workload::Workload},
     cli::exit::{Exit, sentence},
-    workload::Definition,
 };
+use bpfcost_workload::Definition;
 
 /// Reason why a machine with these files can't run an experiment.
 fn refused_for(experiment: &dyn Experiment, files: &[(&str, &str)]) -> String {

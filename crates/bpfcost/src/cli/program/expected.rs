@@ -4,12 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Result;
 
-use crate::{
-    cli::{exit::usage, output::note},
-    program::{Behaviour, Expectation, OwnPrograms, expected_file},
-};
+use crate::cli::{exit::usage, output::note};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Role};
+use bpfcost_program::{Behaviour, Expectation, OwnPrograms, expected_file};
 use bpfcost_record::{CaseRecord, Record, Status};
 
 /// Refuses files that say nothing of a program and a packet that are measured.

@@ -6,10 +6,11 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use super::select;
-use crate::{builtin::aa::AaTest, target::Host};
+use crate::builtin::aa::AaTest;
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Record, Status};
+use bpfcost_target::Host;
 
 /// The experiment that is run against itself, and its cases: short and long paths, one that is all
 /// cache misses.

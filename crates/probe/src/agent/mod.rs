@@ -1,0 +1,109 @@
+//! Agents: probes with a user-space part, each in its own process, so that its CPU time is counted separately: the
+//! built-in ones, and the reader of a BPF object's buffers. `bpfcost agent NAME ARGUMENT…` (hidden) is that process;
+//! `Remote` is the other end.
+//!
+//! The protocol is lines of JSON: `AgentRequest` on the agent's standard input, `AgentReply` on its standard output. The agent ends
+//! when its input does, so it never outlives its parent.
+//!
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`.
+
+pub(super) mod l7;
+pub(super) mod object;
+mod remote;
+mod serve;
+pub(super) mod sslsniff;
+pub(super) mod stack;
+pub(super) mod syscount;
+mod watched;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+pub use remote::Remote;
+pub use serve::serve;
+
+use super::WindowCounts;
+use bpfcost_model::Problem;
+use bpfcost_process::RunContext;
+
+/// A probe with its own user-space part, seen from inside its process.
+pub trait Agent {
+    /// Switches it on for this server; from here on it sees every event.
+    fn attach(&mut self, context: &RunContext) -> Result<()>;
+
+    /// Reads the events that are there, and waits about `patience` for more.
+    fn consume(&mut self, patience: Duration) -> Result<()>;
+
+    /// Switches it off, reads the remaining events, and returns the counts since it was switched on. An error
+    /// that is a [`Problem`] means that the result can't be right.
+    fn detach(&mut self) -> Result<WindowCounts>;
+
+    /// What is known of it once it is loaded.
+    fn loaded(&self) -> Result<AgentInfo> {
+        Ok(AgentInfo::default())
+    }
+}
+
+/// What is known of an agent once it is loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    /// The kernel's numbers of its programs, where it does not count its hits itself.
+    pub programs: Vec<u32>,
+    /// Whether nothing comes that it would have to take in: then it sleeps while it is on, and costs no CPU time.
+    pub idle: bool,
+}
+
+/// How often an agent polls its events: waking it for each would cost the server, whose CPU does the waking,
+/// often more than the event itself.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// The agent that a BPF object has: no built-in probe, which is what the others are.
+pub(super) const OBJECT: &str = "object";
+/// The agent of one whose programs run in the probed processes.
+pub(super) const PROCESS_OBJECT: &str = "process-object";
+
+/// What an agent is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum AgentRequest {
+    /// To switch itself on.
+    Attach(Box<RunContext>),
+    /// To switch itself off.
+    Detach,
+}
+
+/// What an agent answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum AgentReply {
+    /// Its programs are loaded.
+    Loaded(AgentInfo),
+    /// It is on.
+    Attached,
+    /// It is off, and saw this.
+    Detached(WindowCounts),
+    /// What it saw can't be right.
+    Invalid(Problem),
+    /// It was given something wrong.
+    Wrong(String),
+    /// It failed.
+    Failed(String),
+}
+
+impl AgentReply {
+    /// What an agent says that ended with an error.
+    fn of(error: &anyhow::Error) -> Self {
+        let text = format!("{error:#}");
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+        let wrong = |cause: &bpfcost_bpf::Error| {
+            matches!(cause, bpfcost_bpf::Error::UserObject { is_input: true, .. })
+        };
+        if causes.any(wrong) {
+            AgentReply::Wrong(text)
+        } else {
+            AgentReply::Failed(text)
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A person's own BPF programs, and the packets that they are run on, as data: a plan holds them whole, so that a guest
+//! and a resumed run have them too.
+
+mod behaviour;
+mod definition;
+mod expectation;
+mod hot_spots;
+mod map_file;
+mod map_setting;
+mod packet;
+mod pcap;
+mod slot;
+mod trace;
+
+pub use behaviour::Behaviour;
+pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
+pub use expectation::{Expectation, Expected, expected_file};
+pub use hot_spots::{HotCall, HotLine, HotSpots};
+pub use map_file::Syntax as MapSyntax;
+pub use map_setting::maps;
+pub use packet::{InputError, inputs};
+pub use pcap::packets as pcap_packets;
+pub use slot::slots;
+pub use trace::{InstructionTracer, RunTrace, TraceReader};

@@ -1,0 +1,144 @@
+//! Chooses what runs a guest: KVM if it really works, else QEMU's emulation.
+//!
+//! The existence of `/dev/kvm` proves little: inside some virtual machines it exists, and no guest finishes its
+//! boot. So the first guest is tried with KVM, and the result is kept until the machine boots again.
+
+use std::{
+    fs,
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Tools;
+use bpfcost_process::xdg::Folder;
+use bpfcost_record::replace;
+
+/// What runs a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acceleration {
+    /// The CPU, by KVM.
+    Kvm,
+    /// QEMU, which translates them (TCG).
+    Emulated,
+}
+
+/// What is known of KVM here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvmSupport {
+    /// A guest has booted with it.
+    Usable,
+    /// Why it can't be used.
+    Unusable(String),
+    /// It is there, and has not been tried since the machine booted.
+    Untried,
+}
+
+impl Acceleration {
+    /// CPU time that a boot may take. Emulated ones take 5 to 20 s; with KVM 2 s, and one that hangs must not be waited for
+    /// long.
+    pub(super) fn boot(self) -> Duration {
+        match self {
+            Acceleration::Kvm => Duration::from_secs(18),
+            Acceleration::Emulated => Duration::from_secs(240),
+        }
+    }
+}
+
+/// The answer, as the cache keeps it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KvmCacheEntry {
+    /// What it holds for.
+    key: String,
+    /// Why KVM can't be used; null where it can.
+    why: Option<String>,
+}
+
+impl KvmSupport {
+    /// What is known here.
+    pub fn here(tools: &Tools) -> KvmSupport {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+            return KvmSupport::Unusable(format!("/dev/kvm: {error}"));
+        }
+        cache().map_or(KvmSupport::Untried, |file| {
+            KvmSupport::read(&file, &key(tools))
+        })
+    }
+
+    fn read(file: &Path, key: &str) -> KvmSupport {
+        let answer = fs::read(file)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<KvmCacheEntry>(&bytes).ok())
+            .filter(|answer| answer.key == key);
+        match answer {
+            None => KvmSupport::Untried,
+            Some(KvmCacheEntry { why: None, .. }) => KvmSupport::Usable,
+            Some(KvmCacheEntry { why: Some(why), .. }) => KvmSupport::Unusable(why),
+        }
+    }
+
+    /// Keeps what was found out. Where it can't be kept, it is found out again.
+    pub fn keep(&self, tools: &Tools) {
+        let why = match self {
+            KvmSupport::Untried => return,
+            KvmSupport::Usable => None,
+            KvmSupport::Unusable(why) => Some(why.clone()),
+        };
+        let answer = KvmCacheEntry {
+            key: key(tools),
+            why,
+        };
+        if let Some(file) = cache()
+            && let Ok(text) = serde_json::to_vec(&answer)
+            && let Some(folder) = file.parent()
+        {
+            let _ = fs::create_dir_all(folder);
+            let _ = replace(&file, |out| out.write_all(&text));
+        }
+    }
+}
+
+/// An answer holds for one boot of one kernel, and one QEMU.
+fn key(tools: &Tools) -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{} {} {}", boot.trim(), kernel.trim(), tools.qemu_version)
+}
+
+/// The file in the user's cache; `None` for a user without a home.
+fn cache() -> Option<PathBuf> {
+    Some(Folder::Cache.of_user()?.join("kvm.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_its_boot_alone() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let file = folder.path().join("kvm.json");
+        let keep = |why: Option<&str>| {
+            let answer = KvmCacheEntry {
+                key: "boot 1".into(),
+                why: why.map(str::to_owned),
+            };
+            fs::write(&file, serde_json::to_vec(&answer).expect("JSON")).expect("a file");
+        };
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Untried);
+        keep(None);
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Usable);
+        assert_eq!(KvmSupport::read(&file, "boot 2"), KvmSupport::Untried);
+        keep(Some("it hangs"));
+        assert_eq!(
+            KvmSupport::read(&file, "boot 1"),
+            KvmSupport::Unusable("it hangs".into())
+        );
+        fs::write(&file, "half").expect("a file");
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Untried);
+    }
+}
