@@ -1,6 +1,10 @@
 //! An fprobe on every function that can be traced, but for a few that must not or had better not be.
 
-use std::{ffi::CString, fs};
+use std::{
+    ffi::CString,
+    fs,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use libbpf_rs::{Link, ProgramMut, query::LinkTypeInfo};
 
@@ -41,7 +45,7 @@ const PATCHING: [&str; 12] = [
 
 /// The functions, and which of them is the one that counts.
 pub(super) struct AllFunctions {
-    places: TraceableFunctions,
+    places: Arc<TraceableFunctions>,
     pub(super) target: u64,
 }
 
@@ -51,29 +55,58 @@ enum TraceableFunctions {
     Addresses(Vec<u64>),
 }
 
+impl TraceableFunctions {
+    /// Lists them, once for each set of modules: the kernel counts from the first function for each page of that list, which
+    /// takes an emulated guest seconds.
+    fn list(attach: Attach) -> Result<Arc<Self>> {
+        type Listed = (String, Arc<TraceableFunctions>);
+        static LISTED: Mutex<Option<Listed>> = Mutex::new(None);
+        let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+        // A kernel without modules has no such file.
+        let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+        let is_same = |(names, places): Listed| (names == names_of(&modules)).then_some(places);
+        if let Some(places) = listed.clone().and_then(is_same) {
+            return Ok(places);
+        }
+        let places = Arc::new(Self::read(attach)?);
+        *listed = Some((names_of(&modules), Arc::clone(&places)));
+        Ok(places)
+    }
+
+    fn read(attach: Attach) -> Result<Self> {
+        let tracefs = mount::open("tracefs")?;
+        if let Ok(list) = fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
+            return Ok(TraceableFunctions::Addresses(addresses(&list)));
+        }
+        let list = fs::read_to_string(tracefs.path("available_filter_functions"));
+        let list = list.map_err(failed(
+            attach.name(),
+            "listing the functions that can be traced, in tracefs",
+        ))?;
+        Ok(TraceableFunctions::Names(names(&list)))
+    }
+}
+
+/// The names and addresses in `/proc/modules`; without its counts of users, which change.
+fn names_of(modules: &str) -> String {
+    let parts = modules.lines().map(|line| {
+        let mut words = line.split_whitespace();
+        [words.next(), words.nth(4)].map(Option::unwrap_or_default)
+    });
+    parts.map(|parts| parts.join(" ") + "\n").collect()
+}
+
 impl AllFunctions {
     /// Lists them. The program lends itself to learn where `function` is.
     pub(super) fn find(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<Self> {
-        let tracefs = mount::open("tracefs")?;
-        let places = match fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
-            Ok(list) => TraceableFunctions::Addresses(addresses(&list)),
-            Err(_) => {
-                let list = fs::read_to_string(tracefs.path("available_filter_functions"));
-                let list = list.map_err(failed(
-                    attach.name(),
-                    "listing the functions that can be traced, in tracefs",
-                ))?;
-                TraceableFunctions::Names(names(&list))
-            }
-        };
         Ok(AllFunctions {
-            places,
+            places: TraceableFunctions::list(attach)?,
             target: address(attach, program, function)?,
         })
     }
 
     pub(super) fn attach(&self, program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
-        let places = match &self.places {
+        let places = match &*self.places {
             TraceableFunctions::Names(names) => FprobeTargets::Names(names),
             TraceableFunctions::Addresses(addresses) => FprobeTargets::Addresses(addresses),
         };
