@@ -260,15 +260,17 @@ fn set_constants(
 /// Has the kernel load an object. If the verifier rejects a program, the error has the part of its log that says why.
 pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Object> {
     let mut logs: Vec<(String, Vec<u8>)> = Vec::new();
-    for program in object.progs_mut() {
-        let mut log = vec![0; LOG_BYTES];
+    for program in object.progs_mut().filter(|program| program.autoload()) {
+        // Empty, and not filled with zeros: a megabyte of them for each program takes longer than the verifier.
+        let mut log = Vec::with_capacity(LOG_BYTES);
+        log.push(0);
         // SAFETY: the buffer is as long as it says, and its memory stays in place until the object is loaded: `logs`
         // only moves the vector that owns it.
         unsafe {
             libbpf_sys::bpf_program__set_log_buf(
                 program.as_libbpf_object().as_ptr(),
                 log.as_mut_ptr().cast(),
-                log.len() as u64,
+                log.capacity() as u64,
             );
         }
         logs.push((program.name().to_string_lossy().into_owned(), log));
@@ -285,7 +287,8 @@ pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Obje
     let (loaded, text) = if writes { load_quietly(load) } else { load() };
     loaded.map_err(|source| {
         let log = |(program, log): &(String, Vec<u8>)| {
-            let log = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();
+            // SAFETY: the first byte is zero, or the kernel wrote a text here that ends with a zero within the capacity.
+            let log = unsafe { CStr::from_ptr(log.as_ptr().cast()) }.to_string_lossy();
             (!log.is_empty()).then(|| Error::Rejected {
                 object: name.to_owned(),
                 program: program.clone(),
