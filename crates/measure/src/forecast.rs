@@ -104,7 +104,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
 }
 
 /// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
-/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
+/// normal quantile of the 96 % that are asked for (`Estimate::for_case`), 2.05, times √(π/3), the price
 /// of ranks.
 const HALF_WIDTH: f64 = 2.1;
 
@@ -138,7 +138,7 @@ pub fn expect(plan: &Plan, measured: &Measurements) -> Option<Expectation> {
     if plan.counts() || whole < FIRST_EPOCHS {
         return None;
     }
-    let epoch_s = EpochTime::of(measured, measured.epochs())?.epoch_s(rounds(plan));
+    let epoch_s = EpochTime::from_measurements(measured, measured.epochs())?.epoch_s(rounds(plan));
     let spent_s = measured.seconds();
     let until = |epochs: usize| spent_s + epochs.saturating_sub(whole) as f64 * epoch_s;
     let comparisons = plan.comparisons();

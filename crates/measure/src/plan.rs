@@ -67,7 +67,7 @@ pub struct Plan {
 
 impl Plan {
     /// What an experiment declares of itself, with nothing chosen or asked yet.
-    pub fn of(description: Description) -> Self {
+    pub fn new(description: Description) -> Self {
         Plan {
             experiment: description.name,
             layout: description.layout,

@@ -14,7 +14,7 @@ pub struct EpochTime {
 impl EpochTime {
     /// The mean over the whole epochs among the first `epochs`; the first of them counts only where it
     /// is the only one, since it has calibrated too. `None` without a whole epoch.
-    pub fn of(measured: &Measurements, epochs: usize) -> Option<Self> {
+    pub fn from_measurements(measured: &Measurements, epochs: usize) -> Option<Self> {
         let whole: Vec<usize> = measured.whole().take_while(|&e| e < epochs).collect();
         let counted = match whole.as_slice() {
             [] => return None,

@@ -137,7 +137,7 @@ impl Run<'_> {
 
     /// What the next epoch is expected to take, in seconds.
     fn epoch_s(&self) -> Option<f64> {
-        let mut price = EpochTime::of(&self.measured, self.measured.epochs())?;
+        let mut price = EpochTime::from_measurements(&self.measured, self.measured.epochs())?;
         if self.measured.whole().count() == 1 {
             price.load_s = (price.load_s - self.calibrating_s).max(0.0);
         }
@@ -173,7 +173,7 @@ type Open = (usize, Option<Estimate>);
 fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
     let leading = measured.leading(plan);
     asked(plan, measured)
-        .map(|(index, _)| (index, Estimate::of_case(&leading[index])))
+        .map(|(index, _)| (index, Estimate::for_case(&leading[index])))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,
@@ -195,7 +195,7 @@ fn totals_are_narrow(plan: &Plan, measured: &Measurements) -> bool {
     };
     plan.pairs.iter().all(|pair| {
         let sides = totals(&pair.case).zip(totals(&pair.baseline));
-        let ratio = sides.and_then(|(case, baseline)| TotalRatio::of(&case, &baseline));
+        let ratio = sides.and_then(|(case, baseline)| TotalRatio::from_epochs(&case, &baseline));
         let width = ratio.and_then(|ratio| Some(ratio.shown?.half_width()));
         width.is_none_or(|width| width <= precision)
     })

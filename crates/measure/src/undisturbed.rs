@@ -149,7 +149,7 @@ impl Centre {
     /// The same with its 95 % interval; `None` with too few epochs.
     pub fn estimate(self, epochs: &[f64]) -> Option<Estimate> {
         match self {
-            Centre::Typical => Estimate::of_case(epochs),
+            Centre::Typical => Estimate::for_case(epochs),
             Centre::Mean => mean_of_epochs(epochs),
         }
     }

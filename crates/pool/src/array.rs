@@ -61,13 +61,13 @@ pub struct ArrayQueue<P: Primitive = Native> {
 impl ArrayQueue {
     /// A pool with so many objects, all in it, for so many CPUs.
     pub fn new(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
-        Self::of(objects, cpus, stride)
+        Self::with_primitive(objects, cpus, stride)
     }
 }
 
 impl<P: Primitive> ArrayQueue<P> {
     /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
+    pub fn with_primitive(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
         check(objects, cpus)?;
         let shift = stride.shift();
         let length = objects.saturating_mul(1 << shift);

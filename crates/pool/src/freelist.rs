@@ -44,13 +44,13 @@ pub struct Freelist<P: Primitive = Native> {
 impl Freelist {
     /// A pool with so many objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
-        Self::of(objects)
+        Self::with_primitive(objects)
     }
 }
 
 impl<P: Primitive> Freelist<P> {
     /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize) -> Result<Self, Error> {
+    pub fn with_primitive(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let mut below = NONE;
         let nodes = boxed(objects, objects, || {

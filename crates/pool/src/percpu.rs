@@ -48,13 +48,13 @@ pub struct PerCpuPool<P: Primitive = Native> {
 impl PerCpuPool {
     /// A pool with so many objects, spread over the rings of so many CPUs.
     pub fn new(objects: usize, cpus: usize) -> Result<Self, Error> {
-        Self::of(objects, cpus)
+        Self::with_primitive(objects, cpus)
     }
 }
 
 impl<P: Primitive> PerCpuPool<P> {
     /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
+    pub fn with_primitive(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         let places = objects.next_power_of_two();
         let bits = usize::BITS - objects.leading_zeros();

@@ -13,7 +13,7 @@ impl Record {
         let (plan, measured) = led
             .as_ref()
             .map_or((plan, measured), |led| (&led.0, &led.1));
-        let (seen, dropped) = RunData::of(plan, measured);
+        let (seen, dropped) = RunData::from_measurements(plan, measured);
         let emulated = machine.emulates_time();
         let speechless = plan.contends && emulated;
         let cases: Vec<CaseRecord> = (0..plan.cases.len())

@@ -265,7 +265,7 @@ impl RecordGroup<'_> {
             return;
         }
         let spreads =
-            Reading::ALL.map(|reading| CaseSpreads::of([&self.old, &self.new], reading, kept));
+            Reading::ALL.map(|reading| CaseSpreads::new([&self.old, &self.new], reading, kept));
         let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
         let judged = if self.are_of_a_workload() {
             let (judged, warning) =
@@ -309,7 +309,7 @@ impl RecordGroup<'_> {
                 machine,
                 spreads: spreads[self.reading(name) as usize].case(name),
                 epochs: epoch_spread(self.old.iter().chain(&self.new).copied(), name),
-                ..Sides::of(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
+                ..Sides::new(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
             })
             .collect();
         let policy = Policy {

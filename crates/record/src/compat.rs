@@ -92,7 +92,7 @@ pub(super) struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    pub(super) fn of(record: &'a Record) -> Self {
+    pub(super) fn from_record(record: &'a Record) -> Self {
         Terms {
             unit: record.unit,
             cpus: record.asked.cpus.len(),
@@ -106,7 +106,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    fn planned(plan: &'a Plan) -> Self {
+    fn from_plan(plan: &'a Plan) -> Self {
         Terms {
             unit: plan.unit,
             cpus: plan.cpus.len(),
@@ -174,11 +174,11 @@ impl<'a> Terms<'a> {
 
 /// Whether a record of this plan could be compared with these, as far as that is known before it is measured.
 pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result<(), CompareError> {
-    let planned = Terms::planned(plan);
+    let planned = Terms::from_plan(plan);
     let same =
         |record: &&Record| record.experiment == plan.experiment && record.target == plan.target;
     let shares = |record: &Record| {
-        Terms::of(record)
+        Terms::from_record(record)
             .cases
             .iter()
             .any(|name| planned.cases.contains(name))
@@ -189,7 +189,7 @@ pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result
         return Err(CompareError::NothingInCommon(named(&old), new));
     }
     for record in records.iter().filter(same) {
-        let (what, terms) = (what(record), Terms::of(record));
+        let (what, terms) = (what(record), Terms::from_record(record));
         terms.agree(&planned, &what)?;
         let differs = terms.chosen(&planned).join("; ");
         if plan.counts() && !differs.is_empty() {
@@ -216,7 +216,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
     let mut versions = vec![first.bpfcost.as_str()];
     let mut other_cpus = false;
     for other in others {
-        let (terms, others) = (Terms::of(first), Terms::of(other));
+        let (terms, others) = (Terms::from_record(first), Terms::from_record(other));
         terms.agree(&others, &what)?;
         let values = (counted(first), counted(other));
         if values.0 != values.1 {

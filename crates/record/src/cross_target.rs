@@ -204,7 +204,7 @@ fn differences(one: &Record, other: &Record) -> Vec<String> {
     });
     let mut differs: Vec<String> = relevant.collect();
     if one.unit.is_counted() {
-        differs.extend(compat::Terms::of(one).chosen(&compat::Terms::of(other)));
+        differs.extend(compat::Terms::from_record(one).chosen(&compat::Terms::from_record(other)));
     }
     differs
 }
@@ -319,7 +319,7 @@ fn judge(
         .iter()
         .map(|(row, place, costs)| {
             let Reference::Column(first) = columns[*place].against else {
-                return Sides::of(Vec::new(), Vec::new());
+                return Sides::new(Vec::new(), Vec::new());
             };
             let [old, new] = [(first, costs[0]), (*place, costs[1])]
                 .map(|(at, cost)| dated(&[columns[at].record], |_| estimate(&cost)));
@@ -333,7 +333,7 @@ fn judge(
                     [columns[first].record, columns[*place].record],
                     rows[*row].name,
                 ),
-                ..Sides::of(old, new)
+                ..Sides::new(old, new)
             }
         })
         .collect();

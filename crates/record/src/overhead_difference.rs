@@ -119,18 +119,18 @@ impl RecordGroup<'_> {
                 Sides {
                     leverage: largest.fold(1.0, f64::max),
                     unassumed: true,
-                    ..Sides::of(old, new)
+                    ..Sides::new(old, new)
                 }
             }
-            None if self.is_probed(name) => Sides::of(Vec::new(), Vec::new()),
+            None if self.is_probed(name) => Sides::new(Vec::new(), Vec::new()),
             // How far the levels of a server scatter is unknown: its runs must speak for themselves.
             None => {
                 let side = |records: &[&Record]| raw_sessions(records, name);
-                let sides = Sides::of(side(&self.old), side(&self.new));
+                let sides = Sides::new(side(&self.old), side(&self.new));
                 if sides.are_exact(family) {
                     sides
                 } else {
-                    Sides::of(Vec::new(), Vec::new())
+                    Sides::new(Vec::new(), Vec::new())
                 }
             }
         }

@@ -35,7 +35,7 @@ pub(super) struct RunData {
 
 impl RunData {
     /// Takes usable values alone and counts the others.
-    pub(super) fn of(plan: &Plan, measured: &Measurements) -> (Self, usize) {
+    pub(super) fn from_measurements(plan: &Plan, measured: &Measurements) -> (Self, usize) {
         let epochs = measured
             .cases
             .iter()
@@ -333,7 +333,7 @@ impl RunData {
             let known = known.filter(|known| known.log_ratio.len() >= enough);
             let candidate = Candidate {
                 pair,
-                total: TotalRatio::of(&totals[case], &totals[baseline]),
+                total: TotalRatio::from_epochs(&totals[case], &totals[baseline]),
                 undisturbed: known.is_some(),
             };
             let differences = match known {
@@ -382,7 +382,7 @@ impl RunData {
             .iter()
             .zip(&self.cases)
             .filter(|(case, data)| case.role == Role::Case && data.live())
-            .filter_map(|(_, data)| spreads::Spread::of(&data.samples))
+            .filter_map(|(_, data)| spreads::Spread::from_epochs(&data.samples))
             .collect();
         let live = plan.cases.iter().zip(&self.cases);
         let live = live.filter(|(_, data)| data.live());
@@ -409,7 +409,7 @@ impl RunData {
 
 /// The interval of a case's own value.
 fn ci95(epochs: &[f64]) -> Option<[f64; 2]> {
-    Estimate::of_case(epochs).map(|e| [e.low, e.high])
+    Estimate::for_case(epochs).map(|e| [e.low, e.high])
 }
 
 /// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
@@ -419,7 +419,7 @@ fn usable(value: f64) -> bool {
 
 /// These epoch medians; no values if the run was aborted before they could bear an interval.
 fn bearing(medians: Vec<f64>, aborted: bool) -> Vec<f64> {
-    if aborted && Estimate::of_case(&medians).is_none() {
+    if aborted && Estimate::for_case(&medians).is_none() {
         vec![f64::NAN; medians.len()]
     } else {
         medians

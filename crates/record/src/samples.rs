@@ -185,7 +185,7 @@ fn workload() -> Plan {
             baseline: OFF.to_owned(),
             about: "probe against off".to_owned(),
         }],
-        ..Plan::of(Description {
+        ..Plan::new(Description {
             layout: Layout::Workload(ProbedWorkload {
                 operation: "request".to_owned(),
                 headline: Headline::Server,

@@ -72,7 +72,7 @@ pub struct CurvePoint<'a> {
 
 impl<'a> Curves<'a> {
     /// The curves of a record; `None` where its cases make none.
-    pub fn of(record: &'a Record) -> Option<Self> {
+    pub fn from_record(record: &'a Record) -> Option<Self> {
         let scaling = record.layout.scaling()?;
         let cpus = u32::try_from(record.asked.cpus.len()).map_or(1, |cpus| cpus.max(1));
         let mut groups: Vec<CurveGroup<'a>> = Vec::new();
@@ -234,7 +234,7 @@ impl CaseRecord {
         let epochs = medians(self, name)?;
         Some(CostEstimate {
             value: hodges_lehmann(&epochs)?,
-            ci95: Estimate::of_case(&epochs).map(|e| [e.low, e.high]),
+            ci95: Estimate::for_case(&epochs).map(|e| [e.low, e.high]),
         })
     }
 }
@@ -281,7 +281,7 @@ fn ratio(case: &CaseRecord, reference: &CaseRecord, name: &str) -> Option<CostEs
     let differences = Differences::pair(&medians(case, name)?, &medians(reference, name)?);
     Some(CostEstimate {
         value: hodges_lehmann(&differences.log_ratio)?.exp(),
-        ci95: Estimate::of(&differences.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
+        ci95: Estimate::for_difference(&differences.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
     })
 }
 

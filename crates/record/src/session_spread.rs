@@ -49,7 +49,7 @@ fn as_of_small(lists: Vec<CaseLevels>) -> Vec<CaseLevels> {
 
 impl SessionSpreadsRecord {
     /// Of spreads of which at least one is known.
-    pub(super) fn of(spreads: SessionSpreads) -> Option<Self> {
+    pub(super) fn from_known(spreads: SessionSpreads) -> Option<Self> {
         let known = |spread: SessionSpread| {
             Some(SessionSpreadRecord {
                 percent: 100.0 * spread.share,
@@ -91,7 +91,7 @@ impl Record {
                 Some(_) => as_of_small(levels(reading)),
                 None => levels(reading),
             };
-            SessionSpreadsRecord::of(SessionSpreads::learnt(
+            SessionSpreadsRecord::from_known(SessionSpreads::learnt(
                 &levels,
                 &self.assumed_spreads(reading),
             ))
@@ -152,7 +152,7 @@ pub(super) struct CaseSpreads {
 impl CaseSpreads {
     /// On the machines of these records, all of one kind: from the sessions kept of them (`kept`), from the records as
     /// sessions of a side, and from what they state.
-    pub(super) fn of(
+    pub(super) fn new(
         sides: [&[&Record]; 2],
         reading: Reading,
         kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,

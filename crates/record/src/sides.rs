@@ -85,7 +85,7 @@ pub(super) fn epoch_spread<'a>(records: impl IntoIterator<Item = &'a Record>, na
     let spread = |record: &Record| {
         let case = record.case(name)?;
         match case.reading() {
-            Reading::AsFound => Some(Spread::of(&case.samples)?.epoch),
+            Reading::AsFound => Some(Spread::from_epochs(&case.samples)?.epoch),
             Reading::Undisturbed => None,
         }
     };

@@ -38,7 +38,7 @@ pub struct ProbedCase<'a> {
 
 impl<'a> States<'a> {
     /// The states of a record; `None` where no workload ran.
-    pub fn of(record: &'a Record) -> Option<Self> {
+    pub fn from_record(record: &'a Record) -> Option<Self> {
         let workload = record.layout.workload()?;
         let mut all: Vec<State<'a>> = Vec::new();
         for case in &record.cases {

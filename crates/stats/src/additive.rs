@@ -96,7 +96,7 @@ pub fn judge_sums(sums: &[Sum]) -> Vec<SumVerdict> {
         .zip(p_values)
         .zip(rejected)
         .map(|((sum, p), rejected)| {
-            let residual = Estimate::of(&sum.residuals);
+            let residual = Estimate::for_difference(&sum.residuals);
             let within = sum.tolerance > 0.0
                 && signed_rank_interval(&sum.residuals, EQUIVALENCE_CONFIDENCE)
                     .is_some_and(|i| -sum.tolerance <= i.low && i.high <= sum.tolerance);

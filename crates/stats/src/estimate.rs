@@ -25,7 +25,7 @@ use crate::signed_rank;
 /// The confidence of the intervals that are shown.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The confidence asked of the interval of a case's own value; see [`Estimate::of_case`].
+/// The confidence asked of the interval of a case's own value; see [`Estimate::for_case`].
 pub const OWN_CONFIDENCE: f64 = 0.96;
 
 /// A closed range, in the unit of the values it was made from.
@@ -75,7 +75,7 @@ impl Estimate {
     /// A difference, from one value an epoch: the Hodges–Lehmann estimate with the exact
     /// [`CONFIDENCE`] interval. `None` below 6 finite values.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn for_difference(values: &[f64]) -> Option<Self> {
         Self::at(values, CONFIDENCE)
     }
 
@@ -85,7 +85,7 @@ impl Estimate {
     /// often than it says. So it is asked at [`OWN_CONFIDENCE`], to hold in about [`CONFIDENCE`] of runs.
     /// `None` below 6 finite values.
     #[must_use]
-    pub fn of_case(values: &[f64]) -> Option<Self> {
+    pub fn for_case(values: &[f64]) -> Option<Self> {
         Self::at(values, OWN_CONFIDENCE)
     }
 

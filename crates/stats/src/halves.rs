@@ -38,7 +38,7 @@ pub fn reach<E: AsRef<[f64]>>(epochs: &[E], seed: u64) -> Option<f64> {
             .iter()
             .filter_map(|trials| ratio(trials, &mut coin))
             .collect();
-        Some(Estimate::of(&ratios)?.half_width())
+        Some(Estimate::for_difference(&ratios)?.half_width())
     });
     median(&deals.collect::<Option<Vec<f64>>>()?)
 }

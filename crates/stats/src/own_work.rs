@@ -313,5 +313,5 @@ fn ratio(
     total: impl Fn(&CalmSlices) -> Option<Total>,
 ) -> Option<TotalRatio> {
     let totals = |epochs: &[CalmSlices]| epochs.iter().map(&total).collect::<Vec<_>>();
-    TotalRatio::of(&totals(case), &totals(baseline))
+    TotalRatio::from_epochs(&totals(case), &totals(baseline))
 }

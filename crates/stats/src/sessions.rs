@@ -98,7 +98,7 @@ pub struct Sides {
 impl Sides {
     /// Two sides on a machine that did not move, and of whose sessions nothing is known.
     #[must_use]
-    pub fn of(old: Vec<Session>, new: Vec<Session>) -> Self {
+    pub fn new(old: Vec<Session>, new: Vec<Session>) -> Self {
         Self {
             old,
             new,
@@ -292,7 +292,7 @@ fn widened(sides: &Sides, units: [usize; 2], spread: SessionSpread, family: usiz
         .sum();
     // The interval's lower end comes from the lowest that new and the highest that old may be.
     let error =
-        |new: f64, old: f64| StandardError::of(new.hypot(old) / z(CONFIDENCE), between, spread);
+        |new: f64, old: f64| StandardError::new(new.hypot(old) / z(CONFIDENCE), between, spread);
     let below = error(new.value - new.low, old.high - old.value);
     let above = error(new.high - new.value, old.value - old.low);
     let value = new.value - old.value;
@@ -334,7 +334,7 @@ struct StandardError {
 impl StandardError {
     /// Of an interval's own error and a variance between sessions, of which only the second is estimated from
     /// few.
-    fn of(own: f64, between: f64, spread: SessionSpread) -> Self {
+    fn new(own: f64, between: f64, spread: SessionSpread) -> Self {
         let variance = own.powi(2) + between;
         let freedom = match spread.freedom {
             Some(freedom) if between > 0.0 => f64::from(freedom) * (variance / between).powi(2),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn turned(old: &[f64], new: &[f64]) -> [Vec<f64>; 2] {
-        let sides = Sides::of(at(old), at(new));
+        let sides = Sides::new(at(old), at(new));
         turns(&sides).map(|side| side.iter().map(|e| e.value).collect())
     }
 

@@ -26,7 +26,7 @@ impl Spread {
     /// Of one case, from all trials by epoch. Values that are not above zero are passed over. `None`
     /// below two epochs, or without any epoch of two trials.
     #[must_use]
-    pub fn of<E: AsRef<[f64]>>(epochs: &[E]) -> Option<Self> {
+    pub fn from_epochs<E: AsRef<[f64]>>(epochs: &[E]) -> Option<Self> {
         let logs: Vec<Vec<f64>> = epochs.iter().map(|trials| ln(trials.as_ref())).collect();
 
         let mut distances = Vec::new();
@@ -75,7 +75,7 @@ impl Spread {
 /// when the squares are subtracted came with loading afresh.
 #[must_use]
 pub fn sentinel_drift<E: AsRef<[f64]>>(epochs: &[E]) -> Option<f64> {
-    match Spread::of(epochs) {
+    match Spread::from_epochs(epochs) {
         Some(spread) => Some(spread.epoch),
         None => relative_sd(&epoch_medians(epochs)), // one trial an epoch: nothing to subtract
     }
@@ -112,17 +112,20 @@ mod tests {
 
     #[test]
     fn too_little_to_tell() {
-        assert_eq!(Spread::of::<Vec<f64>>(&[]), None);
-        assert_eq!(Spread::of(&[vec![1.0, 2.0]]), None);
-        assert_eq!(Spread::of(&[vec![1.0], vec![2.0]]), None);
-        assert_eq!(Spread::of(&[vec![f64::NAN, -1.0], vec![0.0, 2.0]]), None);
+        assert_eq!(Spread::from_epochs::<Vec<f64>>(&[]), None);
+        assert_eq!(Spread::from_epochs(&[vec![1.0, 2.0]]), None);
+        assert_eq!(Spread::from_epochs(&[vec![1.0], vec![2.0]]), None);
+        assert_eq!(
+            Spread::from_epochs(&[vec![f64::NAN, -1.0], vec![0.0, 2.0]]),
+            None
+        );
         assert!(sentinel_drift(&[vec![1.0], vec![2.0]]).is_some());
         assert_eq!(Spread::typical(&[]), None);
     }
 
     #[test]
     fn identical_epochs_have_no_spread_between() {
-        let spread = Spread::of(&[[1.0, 1.01, 0.99]; 12]).unwrap();
+        let spread = Spread::from_epochs(&[[1.0, 1.01, 0.99]; 12]).unwrap();
         assert_eq!(spread.epoch, 0.0);
         assert!(spread.trial > 0.005);
     }

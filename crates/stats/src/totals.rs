@@ -99,7 +99,7 @@ impl TotalRatio {
     /// From the totals of each epoch, paired by their places; an epoch that either lacks is left out. `None`
     /// where there is no ratio: no epoch, or nothing spent.
     #[must_use]
-    pub fn of(case: &[Option<Total>], baseline: &[Option<Total>]) -> Option<Self> {
+    pub fn from_epochs(case: &[Option<Total>], baseline: &[Option<Total>]) -> Option<Self> {
         let pairs: Vec<(Total, Total)> = case
             .iter()
             .zip(baseline)
@@ -287,7 +287,7 @@ mod tests {
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
         let base: Vec<Option<Total>> = case.iter().map(|_| total(100.0)).collect();
         let case: Vec<Option<Total>> = case.iter().map(|value| total(*value)).collect();
-        TotalRatio::of(&case, &base).unwrap()
+        TotalRatio::from_epochs(&case, &base).unwrap()
     }
 
     fn policy(budget: f64) -> Policy {
@@ -335,7 +335,7 @@ mod tests {
         // Exchanging the sides mirrors it.
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
         let (case, base) = (values.map(total), [total(100.0); 10]);
-        let back = TotalRatio::of(&base, &case).unwrap();
+        let back = TotalRatio::from_epochs(&base, &case).unwrap();
         assert!((back.log + one.log).abs() < 1e-12);
         assert!((back.shown.unwrap().low + shown.high).abs() < 1e-9);
     }
@@ -343,17 +343,22 @@ mod tests {
     #[test]
     fn what_is_missing() {
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
-        assert_eq!(TotalRatio::of(&[], &[]), None);
-        assert_eq!(TotalRatio::of(&[None], &[total(1.0)]), None);
+        assert_eq!(TotalRatio::from_epochs(&[], &[]), None);
+        assert_eq!(TotalRatio::from_epochs(&[None], &[total(1.0)]), None);
         assert_eq!(
-            TotalRatio::of(&[total(1.0)], &[total(0.0)]),
+            TotalRatio::from_epochs(&[total(1.0)], &[total(0.0)]),
             None,
             "nothing spent"
         );
-        let few = TotalRatio::of(&[total(2.0); 4], &[total(1.0); 4]).unwrap();
+        let few = TotalRatio::from_epochs(&[total(2.0); 4], &[total(1.0); 4]).unwrap();
         assert_eq!((few.shown, few.deciding), (None, None));
         let gap = [total(2.0), None, total(2.0)];
-        assert_eq!(TotalRatio::of(&gap, &[total(1.0); 3]).unwrap().epochs, 2);
+        assert_eq!(
+            TotalRatio::from_epochs(&gap, &[total(1.0); 3])
+                .unwrap()
+                .epochs,
+            2
+        );
     }
 
     #[test]

@@ -100,11 +100,11 @@ impl fmt::Display for Unknown {
 }
 
 impl Undisturbed {
-    /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose ends reach further by `blind` and
+    /// The estimate over epochs, with the interval of [`Estimate::for_case`], whose ends reach further by `blind` and
     /// `unnoticed`. `None` below 6 epochs.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
-        let estimate = Estimate::of_case(&self.values)?;
+        let estimate = Estimate::for_case(&self.values)?;
         Some(Estimate {
             low: estimate.low - self.blind * estimate.value,
             high: estimate.high + self.unnoticed * estimate.value,

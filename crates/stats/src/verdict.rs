@@ -200,7 +200,7 @@ fn comparison(
     Comparison {
         epochs: differences.absolute.len(),
         missing: differences.missing,
-        difference: Estimate::of(&differences.absolute),
+        difference: Estimate::for_difference(&differences.absolute),
         relative: evidence.shown.map(|e| e.map(f64::exp_m1)),
         relative90: evidence.deciding.map(|i| i.map(f64::exp_m1)),
         p: evidence.p,
@@ -239,7 +239,7 @@ impl Evidence {
             unnoticed,
             ..
         } = pair;
-        let shown = Estimate::of(log_ratio).map(|shown| Estimate {
+        let shown = Estimate::for_difference(log_ratio).map(|shown| Estimate {
             low: shown.low + unnoticed.low,
             high: shown.high + unnoticed.high,
             ..shown

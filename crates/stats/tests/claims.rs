@@ -286,7 +286,7 @@ fn spread_is_taken_apart() {
     let epochs: Vec<_> = (0..600)
         .map(|_| machine.epoch(&[50.0], 3).trials.remove(0))
         .collect();
-    let found = Spread::of(&epochs).unwrap();
+    let found = Spread::from_epochs(&epochs).unwrap();
     assert!((found.epoch - 0.01).abs() < 0.0025, "{found:?}");
     assert!((found.trial - 0.02).abs() < 0.002, "{found:?}");
 

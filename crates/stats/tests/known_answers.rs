@@ -116,7 +116,7 @@ fn an_unknown_spread_is_that_of_the_sessions() {
             },
             unassumed: true,
             leverage,
-            ..Sides::of(sessions_of(old, false), sessions_of(new, true))
+            ..Sides::new(sessions_of(old, false), sessions_of(new, true))
         };
         judge_sessions(&[sides], 1, &policy)[0]
     };

@@ -64,19 +64,19 @@ pub fn predict(
     let threads = threads.min(machine.cpus());
     match kind {
         ModelPool::Freelist => {
-            let pool = Freelist::<Simulated>::of(objects)?;
+            let pool = Freelist::<Simulated>::with_primitive(objects)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::Array(stride) => {
-            let pool = ArrayQueue::<Simulated>::of(objects, cpus, stride)?;
+            let pool = ArrayQueue::<Simulated>::with_primitive(objects, cpus, stride)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::StudyArray => {
-            let pool = StudyArray::<Simulated>::of(objects, cpus)?;
+            let pool = StudyArray::<Simulated>::with_primitive(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::PerCpu => {
-            let pool = PerCpuPool::<Simulated>::of(objects, cpus)?;
+            let pool = PerCpuPool::<Simulated>::with_primitive(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
     }

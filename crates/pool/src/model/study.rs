@@ -26,7 +26,7 @@ pub(super) struct StudyArray<P: Primitive> {
 
 impl<P: Primitive> StudyArray<P> {
     /// A pool with so many objects, all in it, for so many CPUs.
-    pub(super) fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
+    pub(super) fn with_primitive(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         Ok(StudyArray {
             slots: Lines::new(objects, objects, |at| P::U32::new(at as u32 + 1))?,

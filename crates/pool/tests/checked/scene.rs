@@ -22,7 +22,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// Plays it once, to its end.
     pub(crate) fn play<W: World, S: Subject>(self) {
-        let pool = Arc::new(S::of::<W>(self.objects, self.cpus));
+        let pool = Arc::new(S::build::<W>(self.objects, self.cpus));
         let payloads: Arc<[W::Payload]> =
             (0..self.objects).map(|_| W::Payload::default()).collect();
         let act = |(cpu, script): (usize, &&'static str)| {

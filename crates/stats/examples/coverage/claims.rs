@@ -79,13 +79,13 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
         let run = SimulatedRun::simulate(noise, seeded(seed, run), &LEVELS, epochs);
         let centre = bank.centre(noise, &run.levels);
         for (case, level) in run.cases.iter().zip(LEVELS) {
-            counts[0] += usize::from(holds(Estimate::of_case(case), centre * level));
-            counts[3] += usize::from(holds(Estimate::of(case), centre * level));
+            counts[0] += usize::from(holds(Estimate::for_case(case), centre * level));
+            counts[3] += usize::from(holds(Estimate::for_difference(case), centre * level));
         }
         for (pair, level) in run.differences().iter().zip(&LEVELS[1..]) {
-            counts[1] += usize::from(holds(Estimate::of(&pair.log_ratio), level.ln()));
+            counts[1] += usize::from(holds(Estimate::for_difference(&pair.log_ratio), level.ln()));
         }
-        counts[2] += usize::from(holds(Estimate::of(&run.pooled), centre));
+        counts[2] += usize::from(holds(Estimate::for_difference(&run.pooled), centre));
     }
     let share = |count: usize, per_run: usize| count as f64 / (runs * per_run) as f64;
     Coverage {
@@ -170,7 +170,7 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
         for look in looks::looks(comparisons) {
             run.extend(&mut machine, &levels, look.min(time));
             let precise = |case: &Vec<f64>| {
-                Estimate::of_case(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
+                Estimate::for_case(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
             };
             if look >= time || run.cases.iter().all(precise) {
                 break;

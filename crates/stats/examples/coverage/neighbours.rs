@@ -286,7 +286,7 @@ pub(crate) fn reading(
         let truth = 1.0 + neighbours.drift / 2.0;
         reading.percentile_bias +=
             100.0 * (hodges_lehmann(&percentile).unwrap_or(f64::NAN) - truth) / runs as f64;
-        if let Some(found) = Estimate::of_case(&found) {
+        if let Some(found) = Estimate::for_case(&found) {
             reading.found_bias += 100.0 * (found.value - truth) / runs as f64;
             reading.found_width += 100.0 * (found.high - found.low) / 2.0;
         }
@@ -302,7 +302,7 @@ pub(crate) fn reading(
         reading.own += f64::from(u8::from(own.low <= truth && truth <= own.high));
         let nets = first.values.iter().zip(&floor.values);
         if let Some(net) =
-            Estimate::of_case(&nets.map(|(case, floor)| case - floor).collect::<Vec<_>>())
+            Estimate::for_case(&nets.map(|(case, floor)| case - floor).collect::<Vec<_>>())
         {
             // As record/net.rs has it: either part may be too high by what a neighbour added without notice.
             let (low, high) = (net.low - first.blind, net.high + FLOOR * floor.blind);
@@ -310,7 +310,7 @@ pub(crate) fn reading(
             reading.net += f64::from(u8::from(low <= truth && truth <= high));
         }
         let difference = Differences::pair(&second.values, &first.values);
-        if let Some(difference) = Estimate::of(&difference.log_ratio) {
+        if let Some(difference) = Estimate::for_difference(&difference.log_ratio) {
             let truth = 1.02f64.ln();
             compared += 1.0;
             let holds = difference.low <= truth && truth <= difference.high;

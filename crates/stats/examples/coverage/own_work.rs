@@ -313,7 +313,7 @@ impl Run {
                 .map(|mean| Total::of_cost(&[*mean], &[1.0]))
                 .collect::<Vec<_>>()
         };
-        let totals = TotalRatio::of(&total(&means[0]), &total(&means[1]));
+        let totals = TotalRatio::from_epochs(&total(&means[0]), &total(&means[1]));
         let undisturbed = case.is_ok() && baseline.is_ok();
         let typical = judge(&[differences], &POLICY)[0];
         Run {

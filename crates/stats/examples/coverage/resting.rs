@@ -78,7 +78,7 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
         }
         let mut held = [0usize; 2];
         for (case, values) in values.iter().enumerate() {
-            let estimate = Estimate::of_case(values);
+            let estimate = Estimate::for_case(values);
             if scatters_twice(case) {
                 let width = estimate.map_or(f64::NAN, |one| one.half_width() / one.value);
                 sums[3] += width / (pairs / 2 * 2) as f64;
@@ -91,7 +91,7 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
         let pair = |pair: &[Vec<f64>]| Differences::pair(&pair[1], &pair[0]);
         let differences: Vec<Differences> = values.chunks(2).map(pair).collect();
         for difference in &differences {
-            held[1] += usize::from(holds(Estimate::of(&difference.log_ratio), 0.0));
+            held[1] += usize::from(holds(Estimate::for_difference(&difference.log_ratio), 0.0));
         }
         let judged = judge(&differences, &policy);
         let alarm = |verdict: Verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
@@ -109,5 +109,5 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
 }
 
 fn is_open(values: &[f64]) -> bool {
-    !Estimate::of_case(values).is_some_and(|one| looks::precise_enough(&one, PRECISION, 0.0))
+    !Estimate::for_case(values).is_some_and(|one| looks::precise_enough(&one, PRECISION, 0.0))
 }

@@ -79,7 +79,7 @@ struct Answer {
 
 impl Answer {
     /// A run with a probe of that shape, which costs `level` times as much throughout.
-    fn of(
+    fn simulate(
         noise: Noise,
         shape: Shape,
         level: f64,
@@ -110,7 +110,7 @@ impl Answer {
         let [base, case] = &sides;
         let differences = Differences::pair(&epoch_medians(case), &epoch_medians(base));
         let typical = judge(&[differences], &POLICY)[0];
-        let total = TotalRatio::of(&totals(case), &totals(base)).unwrap();
+        let total = TotalRatio::from_epochs(&totals(case), &totals(base)).unwrap();
         Answer {
             typical,
             total,
@@ -171,7 +171,7 @@ fn coverage(ledger: &mut BoundsCheck, runs: usize) {
                 let truth = shape.ratio().ln();
                 let (mut held, mut low) = (0usize, 0usize);
                 for i in 0..runs {
-                    let answer = Answer::of(noise, shape, 1.0, epochs, seeded(11, i));
+                    let answer = Answer::simulate(noise, shape, 1.0, epochs, seeded(11, i));
                     let shown = answer.total.shown.unwrap();
                     held += usize::from(shown.contains(truth));
                     low += usize::from(shown.high < truth);
@@ -210,7 +210,7 @@ fn said(ledger: &mut BoundsCheck, runs: usize) {
             for epochs in SIZES {
                 let [same, same_too, within, within_too, apart] = shares(
                     runs,
-                    |seed| Answer::of(noise, shape, 1.0, epochs, seed),
+                    |seed| Answer::simulate(noise, shape, 1.0, epochs, seed),
                     [
                         |one| is_same(&one.typical),
                         |one| is_same(&one.both),
@@ -247,7 +247,7 @@ fn lost(ledger: &mut BoundsCheck, runs: usize) {
     );
     for noise in Noise::ALL {
         for epochs in SIZES {
-            let nothing = |seed| Answer::of(noise, NOTHING, 1.0, epochs, seed);
+            let nothing = |seed| Answer::simulate(noise, NOTHING, 1.0, epochs, seed);
             let [same, same_too, within, within_too, apart] = shares(
                 runs,
                 nothing,
@@ -259,7 +259,7 @@ fn lost(ledger: &mut BoundsCheck, runs: usize) {
                     |one| one.total.is_apart(&one.typical),
                 ],
             );
-            let edge = |seed| Answer::of(noise, NOTHING, 1.05, epochs, seed);
+            let edge = |seed| Answer::simulate(noise, NOTHING, 1.05, epochs, seed);
             let [wrong_within, wrong_over] = shares(
                 runs,
                 edge,

@@ -168,7 +168,7 @@ impl Arrangement {
         }
     }
 
-    const fn of(self, compared: Compared) -> Self {
+    const fn comparing(self, compared: Compared) -> Self {
         Arrangement { compared, ..self }
     }
 
@@ -230,44 +230,44 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 17] = [
         25,
         |i, new| one_side_then(i, new, 0.1),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 1 a side, days apart, 25 cases",
         1,
         25,
         |i, new| one_side_then(i, new, 48.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 4 a side, a day each side, 1 case",
         4,
         1,
         |i, new| one_side_then(i, new, 24.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 4 a side, a day each side, 25 cases",
         4,
         25,
         |i, new| one_side_then(i, new, 24.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new("added, 1 a side, 8 probes", 1, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 2 a side in turn, 1 probe", 2, 1, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 2 a side in turn, 8 probes", 2, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 3 a side in turn, 8 probes", 3, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
 ];
 
 /// The sessions that a machine has kept: days, and sessions on each.
@@ -393,7 +393,7 @@ pub(crate) fn compared(
                     machine: if moved.abs() > MOVED { moved } else { 0.0 },
                     spreads: spreads(case),
                     unassumed: arrangement.compared == Compared::Added,
-                    ..Sides::of(old, new)
+                    ..Sides::new(old, new)
                 }
             })
             .collect();
