@@ -11,8 +11,8 @@
 //!
 //! Ties and zeros. The p-value is the dual of the interval: it counts Walsh averages at or below zero
 //! and at or above zero, so that averages of exactly zero speak *against* an effect on both sides.
-//! Where nothing is tied that is Wilcoxon's test. Where something is, it equals the test with every
-//! tie broken in the way that favours no effect, which is conservative. Mid-ranks would be less so,
+//! Without ties that is Wilcoxon's test. With ties, it equals the test with every tie broken in the way that favours no
+//! effect, which is conservative. Mid-ranks would be less so,
 //! but could call a difference real whose interval touches zero; here `p ≤ 1 − confidence` exactly
 //! when the interval excludes zero, always.
 //!
@@ -44,7 +44,7 @@ impl Interval {
         self.high / 2.0 - self.low / 2.0
     }
 
-    /// Whether `value` lies in the interval, ends included.
+    /// Returns whether `value` lies in the interval, ends included.
     #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high

@@ -1,5 +1,5 @@
-//! Where the spread comes from: between epochs (what a load fixes, and time), between the trials of one
-//! epoch, and in the sentinel, which stays loaded and so knows time only.
+//! The spread of trials by its sources: between epochs (what a load fixes, and time), between the trials of one epoch,
+//! and in the sentinel, which stays loaded and so shows time only.
 //!
 //! Components are relative standard deviations, 0.01 being 1 %. They are estimated on logs from the
 //! median distance between two values of a kind, over 0.9539 the standard deviation of a normal
@@ -23,7 +23,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of one case, from all trials by epoch. Values that are not above zero are passed over. `None`
+    /// Estimates the spread of one case from all trials by epoch. Values that are not above zero are skipped. `None`
     /// below two epochs, or without any epoch of two trials.
     #[must_use]
     pub fn from_epochs<E: AsRef<[f64]>>(epochs: &[E]) -> Option<Self> {
@@ -68,8 +68,8 @@ impl Spread {
     }
 }
 
-/// How much the machine moved with time: the relative standard deviation between epochs of a program
-/// that stayed loaded, from its trials by epoch. `None` below two epochs.
+/// The drift of the machine: the relative standard deviation between epochs of a program that stayed loaded, from its
+/// trials by epoch. `None` below two epochs.
 ///
 /// Compared with [`Spread::epoch`] of the cases, it separates time from load: what is left of theirs
 /// when the squares are subtracted came with loading afresh.

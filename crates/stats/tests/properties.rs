@@ -1,4 +1,4 @@
-//! What must hold on any data: invariances, order, agreement of interval and p-value, and no panic.
+//! Properties that hold on any data: invariances, order, agreement of interval and p-value, and no panic.
 
 use bpfcost_stats::session_spread::{Level, SessionSpread, SessionSpreads};
 use bpfcost_stats::sessions::{Session, Sides, judge_sessions, shift, shift_p};
@@ -98,11 +98,11 @@ proptest! {
         case in costs(), baseline in costs(), factor in 0.8..1.2f64,
     ) {
         let case = map(&case, |v| v * factor);
-        let there = judge(&[Differences::pair(&case, &baseline)], &COST)[0];
+        let forwards = judge(&[Differences::pair(&case, &baseline)], &COST)[0];
         let back = judge(&[Differences::pair(&baseline, &case)], &COST)[0];
         let rate = Policy { sense: Sense::Rate, ..COST };
         let as_rate = judge(&[Differences::pair(&case, &baseline)], &rate)[0];
-        match there.verdict {
+        match forwards.verdict {
             Verdict::Slower => {
                 prop_assert_eq!(back.verdict, Verdict::Faster);
                 prop_assert_eq!(as_rate.verdict, Verdict::Faster);
@@ -114,7 +114,7 @@ proptest! {
                 prop_assert!(unresolved);
             }
         }
-        prop_assert_eq!(there.p, back.p);
+        prop_assert_eq!(forwards.p, back.p);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! How many trials an epoch should have: a fixed odd number, against the best for the noise, which
-//! is √(time of a load / time of a round · variance within epochs / variance between) (Cochran 1977, "Sampling
+//! The number of trials of an epoch: a fixed odd number, against the best for the noise, which is √(time of a load /
+//! time of a round · variance within epochs / variance between) (Cochran 1977, "Sampling
 //! Techniques", section 10.6) and which a run can only estimate.
 
 use crate::noise::Dice;
