@@ -35,9 +35,9 @@ macro_rules! each {
         mod $name {
             use super::*;
 
-            struct Made;
+            struct Maker;
 
-            impl Make for Made {
+            impl Make for Maker {
                 type Pool = $pool;
                 fn make<T>(values: Vec<T>) -> Result<Objects<T, $pool>, Error> {
                     let make: fn(Vec<T>) -> _ = $make;
@@ -54,7 +54,7 @@ macro_rules! tests {
     ({ $($test:ident)* }) => {$(
         #[test]
         fn $test() -> Result<(), Error> {
-            super::$test::<Made>()
+            super::$test::<Maker>()
         }
     )*};
 }
@@ -166,9 +166,9 @@ fn all_values_come_back_as_they_were_given<M: Make>() -> Result<(), Error> {
 }
 
 /// Writes down that it was dropped.
-struct Told<'a>(&'a RefCell<Vec<usize>>, usize);
+struct DropLog<'a>(&'a RefCell<Vec<usize>>, usize);
 
-impl Drop for Told<'_> {
+impl Drop for DropLog<'_> {
     fn drop(&mut self) {
         self.0.borrow_mut().push(self.1);
     }
@@ -176,7 +176,7 @@ impl Drop for Told<'_> {
 
 fn each_value_is_dropped_once_in_the_order_given<M: Make>() -> Result<(), Error> {
     let dropped = RefCell::new(Vec::new());
-    let values = || (0..5).map(|number| Told(&dropped, number)).collect();
+    let values = || (0..5).map(|number| DropLog(&dropped, number)).collect();
     let objects = M::make(values())?;
     mem::forget(objects.take(0));
     drop((objects.take(1), objects.take(0)));
@@ -193,8 +193,8 @@ fn each_value_is_dropped_once_in_the_order_given<M: Make>() -> Result<(), Error>
 
 fn what_replaces_a_value_drops_it_at_once<M: Make>() -> Result<(), Error> {
     let dropped = RefCell::new(Vec::new());
-    let objects = M::make(vec![Told(&dropped, 1)])?;
-    *objects.take(0).expect("full") = Told(&dropped, 2);
+    let objects = M::make(vec![DropLog(&dropped, 1)])?;
+    *objects.take(0).expect("full") = DropLog(&dropped, 2);
     assert_eq!(*dropped.borrow(), [1]);
     drop(objects);
     assert_eq!(dropped.take(), [1, 2]);
@@ -231,8 +231,8 @@ fn others_than_the_pool_has_are_refused_and_dropped() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a type is `Send` or `Sync`: the constant of the type itself goes before that of the trait, and is
-/// there where its bound holds.
+/// Tells whether a type is `Send` or `Sync`: the constant of the type itself takes precedence over that of the trait,
+/// and exists where its bound holds.
 struct Is<T>(PhantomData<T>);
 
 trait Not {
