@@ -5,7 +5,7 @@ use bpfcost_stats::{Differences, Estimate, Policy, Sense, Verdict, judge, sample
 
 use crate::mock::{Mock, noisy, normal};
 
-/// What the scripted cases cost, in ns/op.
+/// The cost of the scripted cases, in ns/op.
 const TRUTH: f64 = 50.0;
 
 /// Runs of two cases at this noise; how many of all intervals at the end hold the truth, and whether

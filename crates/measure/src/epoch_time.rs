@@ -1,8 +1,8 @@
-//! How many seconds an epoch takes, estimated from earlier epochs, to plan the next ones.
+//! The seconds of an epoch, estimated from earlier epochs to plan the next ones.
 
 use crate::Measurements;
 
-/// What an epoch takes, in seconds.
+/// The time of an epoch, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpochTime {
     /// All but the rounds: load, preparation, warm-up, unload.
