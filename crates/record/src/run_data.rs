@@ -12,9 +12,9 @@ use bpfcost_stats::{
 use crate::{
     CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
     Status, UndisturbedRecord, exact,
-    judgement::{Candidate, judged, mean_epoch_s},
+    judgement::{Candidate, judge_run, mean_epoch_s},
     net::{NetInputs, Unnoticed, net, second_reset},
-    noise::{nothing, widest},
+    noise::{null_readings, widest},
     reading::Reading,
     totals,
     undisturbed_case::{NotUndisturbed, UndisturbedCase, centre, undisturbed},
@@ -29,7 +29,7 @@ pub(super) struct RunData {
     found: Vec<Vec<f64>>,
     /// The undisturbed values of each case, or why they are not known.
     undisturbed: Vec<Result<UndisturbedCase, NotUndisturbed>>,
-    /// Whether the run was aborted: then there is no estimate without an interval.
+    /// True if the run was aborted: then there is no estimate without an interval.
     aborted: bool,
 }
 
@@ -204,7 +204,7 @@ impl RunData {
         })
     }
 
-    /// By how much the undisturbed parts of a case's net may be wrong without notice.
+    /// The largest unnoticed errors of the undisturbed parts of a case's net.
     fn unnoticed(&self, plan: &Plan, index: usize, floor: usize) -> Option<Unnoticed> {
         let known = |index: usize| Some(&self.undisturbed.get(index)?.as_ref().ok()?.known);
         let high = |known: &Undisturbed| {
@@ -258,13 +258,13 @@ impl RunData {
             let totals = self.totals(
                 plan,
                 |data| data.secondary.get(&metric.name),
-                totals::summed(metric),
+                totals::total_function(metric),
             );
             self.quantity(plan, medians, false, &totals, policy)
         });
         let all = std::iter::once(main).chain(further);
         let (pairs, quantities): (Vec<Vec<Candidate<'_>>>, Vec<Quantity>) = all.unzip();
-        let mut judged = judged(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
+        let mut judged = judge_run(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
         let main = judged.next().unwrap_or_default();
         let records = plan.metrics.iter().zip(metrics).zip(judged);
         let records = records.map(|((metric, medians), comparisons)| {
@@ -284,7 +284,7 @@ impl RunData {
             }
         });
         let comparisons = if plan.counts() && !speechless {
-            self.counted(plan, cases)
+            self.count_comparisons(plan, cases)
         } else {
             main
         };
@@ -292,7 +292,7 @@ impl RunData {
     }
 
     /// The plan's pairs whose two cases have counts.
-    fn counted(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
+    fn count_comparisons(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
         let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
         let compared = plan.pairs.iter().filter_map(|pair| {
             let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
@@ -388,7 +388,7 @@ impl RunData {
         let live = live.filter(|(_, data)| data.live());
         let typical = spreads::Spread::typical(&cases);
         let percent = |share: f64| share * 100.0;
-        let nothing = nothing(
+        let nothing = null_readings(
             live.map(|(case, data)| (case, data.samples.as_slice())),
             plan.seed,
         );
@@ -412,7 +412,7 @@ fn ci95(epochs: &[f64]) -> Option<[f64; 2]> {
     Estimate::for_case(epochs).map(|e| [e.low, e.high])
 }
 
-/// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
+/// Returns whether a value can be computed with and written as JSON: it is finite, and so is a sum of squares.
 fn usable(value: f64) -> bool {
     value.abs() < 1e150
 }
