@@ -61,7 +61,7 @@ fn more(record: &Record, place: &str, load: &str, account: &str) -> [Estimate; 2
         let more: Vec<f64> = zip(&short, &long)
             .map(|(short, long)| long[index] - short[index])
             .collect();
-        Estimate::of(&more).expect("epochs")
+        Estimate::for_difference(&more).expect("epochs")
     })
 }
 

@@ -17,10 +17,10 @@ const MOST_GROWTH: f64 = 100.0;
 /// takes. It ends the search where a clock stands still.
 const MOST_OPS: u64 = 1_000_000_000;
 
-/// How far T(2N) / T(N) may be from 2, as a share of it.
+/// The largest distance of T(2N) / T(N) from 2, as a share of it.
 const TOLERANCE: f64 = 0.05;
 
-/// How often the 2N/N check is made until it counts as failed. A disturbance of 2 % per trial (usual on
+/// The number of 2N/N checks after which it counts as failed. A disturbance of 2 % per trial (usual on
 /// a virtual machine) fails one check in 13, and four in a row once in 30,000.
 const ATTEMPTS: u32 = 4;
 
@@ -58,13 +58,13 @@ pub(super) fn calibrate<E>(
     };
     // Operations may come in sets, and one of them is the smallest batch.
     let least = seen.ops.clamp(1, most);
-    let scaled = |seen: &Trial| scaled(seen, goal_ns, most).max(least);
+    let scale_to_goal = |seen: &Trial| scale_to_goal(seen, goal_ns, most).max(least);
     while short(&seen, goal_ns) && seen.ops < most {
-        seen = trial(Batch(scaled(&seen)))?;
+        seen = trial(Batch(scale_to_goal(&seen)))?;
     }
 
     let mut calibration = Calibration {
-        batch: Batch(scaled(&seen)),
+        batch: Batch(scale_to_goal(&seen)),
         ns_per_op: ns_per_op(&seen),
         ratio: None,
         attempts: 0,
@@ -74,7 +74,7 @@ pub(super) fn calibrate<E>(
         let half = calibration.batch.0 / 2;
         let once = trial(Batch(half))?;
         let twice = trial(Batch(2 * half))?;
-        let batch = Batch(scaled(&twice));
+        let batch = Batch(scale_to_goal(&twice));
         if short(&twice, goal_ns) && batch > calibration.batch {
             calibration.batch = batch; // what was seen before was disturbed: no check yet
             continue;
@@ -111,14 +111,14 @@ pub(super) fn warning(case: &str, calibration: &Calibration) -> Option<Warning> 
     })
 }
 
-/// Whether the 2N/N check was made and passed.
+/// Returns whether the 2N/N check was made and passed.
 fn proportional(calibration: &Calibration) -> bool {
     calibration
         .ratio
         .is_some_and(|ratio| distance(ratio) <= TOLERANCE)
 }
 
-/// How far a ratio is from 2, as a share of it.
+/// The distance of a ratio from 2, as a share of it.
 fn distance(ratio: f64) -> f64 {
     (ratio / 2.0 - 1.0).abs()
 }
@@ -131,13 +131,13 @@ fn nearer_two(before: Option<f64>, now: f64) -> Option<f64> {
         .min_by(|a, b| distance(*a).total_cmp(&distance(*b)))
 }
 
-/// Whether a trial was too short to be scaled to the goal.
+/// Returns whether a trial was too short to be scaled to the goal.
 fn short(trial: &Trial, goal_ns: f64) -> bool {
     trial.elapsed_ns < ENOUGH * goal_ns
 }
 
 /// The batch that would take `goal_ns`, to judge by one that was seen; it grows within bounds.
-fn scaled(seen: &Trial, goal_ns: f64, most: u64) -> u64 {
+fn scale_to_goal(seen: &Trial, goal_ns: f64, most: u64) -> u64 {
     let growth = goal_ns / seen.elapsed_ns;
     let growth = if growth.is_finite() && growth > 0.0 {
         growth.min(MOST_GROWTH)

@@ -56,9 +56,9 @@ pub fn measure(
     if stop == Stop::Time
         && let Some(warning) = imprecise(plan, &run.measured, run.spent_s())
     {
-        run.tell(Event::Warned(warning))?;
+        run.emit(Event::Warned(warning))?;
     }
-    run.tell(Event::Stopped { stop })?;
+    run.emit(Event::Stopped { stop })?;
     Ok(run.measured)
 }
 
@@ -76,7 +76,7 @@ impl Run<'_> {
         } else {
             self.experiment
                 .sentinel(&setup)
-                .map_err(|error| self.broken("loading the sentinel".to_owned(), error))?
+                .map_err(|error| self.halt("loading the sentinel".to_owned(), error))?
         };
         if self.plan.counts() {
             self.calibrate_apart()?;
@@ -100,11 +100,11 @@ impl Run<'_> {
                 ))
             } else {
                 self.experiment.unsupported(planned).map_err(|error| {
-                    self.broken(format!("checking whether {} can run", planned.name), error)
+                    self.halt(format!("checking whether {} can run", planned.name), error)
                 })?
             };
             if let Some(reason) = reason {
-                self.tell(Event::Unsupported { case, reason })?;
+                self.emit(Event::Unsupported { case, reason })?;
             }
         }
         Ok(())

@@ -21,7 +21,7 @@ impl Run<'_> {
         self.check_interrupt()?;
         let rounds_s = self.with_load(|run, loaded| run.inside(begun, loaded, sentinel))?;
         let seconds = self.now_s() - begun;
-        self.tell(Event::EpochFinished {
+        self.emit(Event::EpochFinished {
             epoch: self.epoch,
             seconds,
             rounds_s,
@@ -39,7 +39,7 @@ impl Run<'_> {
         let mut loaded = self
             .experiment
             .load(&self.plan.setup(&self.due_now(), epoch))
-            .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
+            .map_err(|error| self.halt(format!("loading epoch {epoch}"), error))?;
         let outcome = inside(self, loaded.as_mut());
         let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
             doing: format!("unloading epoch {epoch}"),
@@ -52,14 +52,14 @@ impl Run<'_> {
         }
     }
 
-    /// From the load to the last round; how many seconds the rounds took.
+    /// Runs an epoch from the load to the last round; returns the seconds of the rounds.
     fn inside(
         &mut self,
         begun: f64,
         loaded: &mut dyn LoadedEpoch,
         sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<f64, Halt> {
-        self.tell(Event::EpochStarted {
+        self.emit(Event::EpochStarted {
             epoch: self.epoch,
             load_s: self.now_s() - begun,
             kernel_bytes: loaded.kernel_bytes(),
@@ -111,7 +111,7 @@ impl Run<'_> {
                     Turn::Case(case) if self.measured.cases[case].live() => {
                         let batch = self.batch(case);
                         if let Some(trial) = self.trial(loaded, case, batch)? {
-                            self.tell(Event::Trial {
+                            self.emit(Event::Trial {
                                 epoch: self.epoch,
                                 round,
                                 case,
@@ -123,7 +123,7 @@ impl Run<'_> {
                     Turn::Sentinel => {
                         if let Some(sentinel) = &mut sentinel {
                             let SentinelTrial { value, anchor } = self.sentinel(*sentinel)?;
-                            self.tell(Event::Sentinel {
+                            self.emit(Event::Sentinel {
                                 epoch: self.epoch,
                                 value,
                                 anchor,
@@ -146,7 +146,7 @@ impl Run<'_> {
         let planned = &plan.cases[case];
         if plan.counts() {
             if let Some(calibration) = self.calibrate_count(loaded, case)? {
-                self.tell(Event::Calibrated { case, calibration })?;
+                self.emit(Event::Calibrated { case, calibration })?;
             }
             return Ok(());
         }
@@ -160,9 +160,9 @@ impl Run<'_> {
             Err(None) => return Ok(()), // invalid now, and already reported
             Err(Some(halt)) => return Err(halt),
         };
-        self.tell(Event::Calibrated { case, calibration })?;
+        self.emit(Event::Calibrated { case, calibration })?;
         if let Some(warning) = calibrate::warning(&planned.name, &calibration) {
-            self.tell(Event::Warned(warning))?;
+            self.emit(Event::Warned(warning))?;
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Why a run failed.
+//! Errors that end a run.
 
 use thiserror::Error;
 
 use crate::time_option;
 
-/// Why a run could not be brought to an end. What was observed before stays observed.
+/// An error that ends a run. Events before it stay observed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The time asked for ends before anything may be inferred.
@@ -35,12 +35,12 @@ pub enum Error {
     /// The experiment could not go on.
     #[error("{doing} failed")]
     Broken {
-        /// What was under way, e.g. `loading epoch 3`.
+        /// The failed step, e.g. `loading epoch 3`.
         doing: String,
-        /// What the experiment says.
+        /// The experiment's error.
         source: anyhow::Error,
     },
-    /// What happened could not be passed on, e.g. written to the journal.
+    /// An event could not be passed on, e.g. written to the journal.
     #[error("the measurements could not be saved")]
     Unobserved(#[source] anyhow::Error),
 }

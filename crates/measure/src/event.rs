@@ -1,5 +1,5 @@
 //! Events of a run, in the order in which they happen. Each is a line of the journal, goes to the observer first,
-//! and is then folded into [`Measured`](super::Measured).
+//! and is then folded into [`Measurements`](super::Measurements).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum Event {
     Unsupported {
         /// Index into the plan's cases.
         case: usize,
-        /// What it needs.
+        /// The missing feature, and what to do about it.
         reason: String,
     },
     /// An epoch was loaded.
@@ -30,14 +30,14 @@ pub enum Event {
     Observed {
         /// Index into the plan's cases.
         case: usize,
-        /// What it did, in a form of its experiment's.
+        /// The observed facts, in a form of its experiment's.
         facts: serde_json::Value,
     },
     /// A case's batch was found.
     Calibrated {
         /// Index into the plan's cases.
         case: usize,
-        /// What was found.
+        /// The batch size and how it was calibrated.
         calibration: Calibration,
     },
     /// A trial ended and proved itself.
@@ -48,7 +48,7 @@ pub enum Event {
         round: usize,
         /// Index into the plan's cases.
         case: usize,
-        /// What was seen.
+        /// The trial's values.
         trial: Trial,
     },
     /// A trial or a preparation failed its checks; the case is invalid from here on.
@@ -57,14 +57,14 @@ pub enum Event {
         epoch: usize,
         /// Index into the plan's cases.
         case: usize,
-        /// What failed.
+        /// The failed check.
         problem: Problem,
     },
     /// The sentinel was timed.
     Sentinel {
         /// The epoch in which it was timed.
         epoch: usize,
-        /// In the experiment's unit.
+        /// The sentinel's cost, in the experiment's unit.
         value: f64,
         /// The slices of the anchor.
         #[serde(default, skip_serializing_if = "Slices::is_empty")]
@@ -93,12 +93,12 @@ pub enum Event {
     },
     /// The run ended.
     Stopped {
-        /// Why.
+        /// The reason.
         stop: Stop,
     },
 }
 
-/// Why a run ended.
+/// The reason for which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {

@@ -20,7 +20,7 @@ const CALIBRATION_BATCHES: f64 = 2.0;
 /// Batches at full length that a warm-up trial counts as.
 const WARM_UP_BATCHES: f64 = 0.1;
 
-/// What a run would take on a machine at rest.
+/// The duration of a run on a machine at rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// Cases that would run, floors included.
@@ -39,7 +39,7 @@ pub struct Forecast {
     pub seconds: f64,
 }
 
-/// What a run of `plan` would take, by what the experiment expects of a machine at rest.
+/// Forecasts the duration of a run of `plan`, by what the experiment expects of a machine at rest.
 pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
     let runs = |role: Option<Role>| {
         plan.cases
@@ -54,7 +54,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
         batches: per_trial,
     } = description.overhead;
     if let Some(loads) = plan.loads() {
-        return counted(cases, loads, load_s, rounds(plan));
+        return forecast_counting(cases, loads, load_s, rounds(plan));
     }
     let batches = plan.cases.iter();
     let goals = batches.map(|case| match case.sizing {
@@ -76,11 +76,11 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
             all(1.0, WARM_UP_BATCHES),
         )
     };
-    let price = EpochTime {
+    let epoch_time = EpochTime {
         load_s: load_s + warm_up_s,
         round_s: all(1.0, 1.0),
     };
-    let epoch_s = price.epoch_s(rounds(plan));
+    let epoch_s = epoch_time.epoch_s(rounds(plan));
     let until = |epochs: usize| calibration_s + epochs as f64 * epoch_s;
 
     let comparisons = plan.comparisons();
@@ -104,14 +104,14 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
 }
 
 /// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
-/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
+/// normal quantile of the 96 % that are asked for (`Estimate::for_case`), 2.05, times √(π/3), the price
 /// of ranks.
 const HALF_WIDTH: f64 = 2.1;
 
 /// Whole epochs that show what a run takes and can detect: fewer have no scatter to speak of.
 pub const FIRST_EPOCHS: usize = 3;
 
-/// What the epochs so far let expect of a run.
+/// The expected duration of a run, from its epochs so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
     /// Whole epochs so far.
@@ -131,14 +131,14 @@ pub struct Expectation {
     pub resolve_s: Option<f64>,
 }
 
-/// What the epochs so far let expect of a run of `plan`; `None` before there are [`FIRST_EPOCHS`], and where instructions
-/// are counted.
+/// Projects the duration of a run of `plan` from its epochs so far; `None` before there are [`FIRST_EPOCHS`], and where
+/// instructions are counted.
 pub fn expect(plan: &Plan, measured: &Measurements) -> Option<Expectation> {
     let whole = measured.whole().count();
     if plan.counts() || whole < FIRST_EPOCHS {
         return None;
     }
-    let epoch_s = EpochTime::of(measured, measured.epochs())?.epoch_s(rounds(plan));
+    let epoch_s = EpochTime::from_measurements(measured, measured.epochs())?.epoch_s(rounds(plan));
     let spent_s = measured.seconds();
     let until = |epochs: usize| spent_s + epochs.saturating_sub(whole) as f64 * epoch_s;
     let comparisons = plan.comparisons();
@@ -191,14 +191,14 @@ fn by_precision(plan: &Plan, measured: &Measurements, most: usize) -> usize {
         .unwrap_or(most)
 }
 
-/// By how much a load takes longer where the CPU is emulated: seen with QEMU's TCG.
+/// The factor by which a load takes longer where the CPU is emulated, measured with QEMU's TCG.
 const EMULATED_LOAD: f64 = 6.0;
 
 /// Seconds of a trial that counts: its two batches each wait for a tick. Measured with QEMU's TCG.
 const COUNTED_TRIAL_S: f64 = 0.02;
 
 /// The same for a run that counts instructions. The guest's boot is not part of it.
-fn counted(cases: usize, loads: usize, load_s: f64, rounds: u32) -> Forecast {
+fn forecast_counting(cases: usize, loads: usize, load_s: f64, rounds: u32) -> Forecast {
     let load_s = EMULATED_LOAD * load_s;
     let epoch_s = load_s + f64::from(rounds) * cases as f64 * COUNTED_TRIAL_S;
     // A separate load, and about eight batches a case.

@@ -12,18 +12,18 @@ use bpfcost_model::{Case, Description, Layout, Metric, Pair, Setup, Subject, Uni
 pub struct Plan {
     /// The experiment's name.
     pub experiment: String,
-    /// Where it runs, e.g. `host`.
+    /// The target that it runs on, e.g. `host`.
     pub target: String,
     /// Values of factors other than the experiment's own, by factor, as `--set` gave them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// What values are counted in.
+    /// The unit of values.
     pub unit: Unit,
     /// Decides every order and every packet.
     pub seed: u64,
     /// The cases, floors included, in the experiment's order.
     pub cases: Vec<Case>,
-    /// How results are laid out.
+    /// The layout of the results.
     #[serde(default, flatten)]
     pub layout: Layout,
     /// Further values of trials that are compared as the main one is.
@@ -32,10 +32,10 @@ pub struct Plan {
     /// The factor whose values run next to each other in a round, where one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adjacent: Option<String>,
-    /// What is measured, where no name says it.
+    /// The subject of the run, as far as the experiment's name does not say it.
     #[serde(default)]
     pub subject: Subject,
-    /// Whether costs come from CPUs that fight for cache lines, which an emulated machine does not have.
+    /// True if costs come from CPUs that contend for cache lines, which those of an emulated machine do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
     /// The pairs of cases to compare, in each quantity.
@@ -46,14 +46,14 @@ pub struct Plan {
     pub precision: Option<f64>,
     /// Stop after this many seconds of measuring.
     pub seconds: Option<f64>,
-    /// Whether to wait for the first look if it comes after that time: so where the time is a default.
+    /// True if the run waits for the first look when it comes after that time: so where the time is a default.
     #[serde(default)]
     pub patient: bool,
     /// Stop at the first look.
     pub quick: bool,
     /// Rounds per epoch where they are not the usual number.
     pub rounds: Option<u32>,
-    /// What a batch is calibrated to, in nanoseconds.
+    /// The length to which a batch is calibrated, in nanoseconds.
     pub goal_ns: f64,
     /// The relative difference below which two cases count as the same.
     pub margin: f64,
@@ -66,8 +66,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What an experiment declares of itself, with nothing chosen or asked yet.
-    pub fn of(description: Description) -> Self {
+    /// A plan with what an experiment declares, and nothing chosen or asked yet.
+    pub fn new(description: Description) -> Self {
         Plan {
             experiment: description.name,
             layout: description.layout,
@@ -87,7 +87,7 @@ impl Plan {
         self.pairs.len() * (1 + self.metrics.len())
     }
 
-    /// Whether the target's clock counts instructions, so that costs are counted, not timed.
+    /// Returns whether the target's clock counts instructions, so that costs are counted, not timed.
     pub fn counts(&self) -> bool {
         self.unit == Unit::InstructionsPerOp
     }
@@ -117,7 +117,7 @@ impl Plan {
             .then(|| cases.map(|case| self.case_loads(case)).max().unwrap_or(0))
     }
 
-    /// Whether a case runs in an epoch: always where it is timed.
+    /// Returns whether a case runs in an epoch: always where it is timed.
     pub(super) fn runs_in(&self, epoch: usize, case: usize) -> bool {
         !self.counts() || epoch < self.case_loads(case)
     }
@@ -126,7 +126,7 @@ impl Plan {
         count::loads(self.quick).max(self.cases[case].loads)
     }
 
-    /// What epoch number `epoch` is loaded for: the cases numbered in `live`.
+    /// The inputs of the load of epoch `epoch`, with the cases numbered in `live`.
     pub fn setup(&self, live: &[usize], epoch: usize) -> Setup {
         Setup {
             cases: live

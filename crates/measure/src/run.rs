@@ -17,9 +17,9 @@ pub(super) struct Run<'a> {
     pub(super) interrupt: &'a AtomicBool,
     /// When this session began, by the clock.
     pub(super) begun_s: f64,
-    /// What earlier sessions took.
+    /// Seconds of earlier sessions.
     pub(super) earlier_s: f64,
-    /// What calibrating took in this session: no later epoch does it again.
+    /// Seconds of calibration in this session: no later epoch does it again.
     pub(super) calibrating_s: f64,
     /// The one under way.
     pub(super) epoch: usize,
@@ -27,13 +27,12 @@ pub(super) struct Run<'a> {
     pub(super) observe: &'a mut dyn FnMut(&Event) -> AnyResult<()>,
 }
 
-/// Why a run does not go on.
+/// The reason for which a run does not go on.
 pub(super) enum Halt {
     /// The run was interrupted.
     Interrupted,
     /// No further trial may follow.
     Enough,
-    /// It can't.
     Failed(Error),
 }
 
@@ -45,7 +44,7 @@ impl From<Error> for Halt {
 
 impl Run<'_> {
     /// Passes an event on, then takes it in.
-    pub(super) fn tell(&mut self, event: Event) -> Result<(), Error> {
+    pub(super) fn emit(&mut self, event: Event) -> Result<(), Error> {
         (self.observe)(&event).map_err(Error::Unobserved)?;
         self.measured.apply(&event);
         Ok(())
@@ -60,7 +59,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// Those of them that have a part in this epoch.
+    /// The live cases that run in this epoch.
     pub(super) fn due_now(&self) -> Vec<usize> {
         let live = self.live().into_iter();
         live.filter(|&case| self.plan.runs_in(self.epoch, case))
@@ -77,7 +76,7 @@ impl Run<'_> {
         self.earlier_s + self.now_s() - self.begun_s
     }
 
-    pub(super) fn interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         self.interrupt.load(Ordering::Relaxed)
     }
 
@@ -101,11 +100,11 @@ impl Run<'_> {
                 let warning = Warning::new(code, text);
                 // Each epoch and each case may have it.
                 if !self.measured.warnings.contains(&warning) {
-                    self.tell(Event::Warned(warning))?;
+                    self.emit(Event::Warned(warning))?;
                 }
             }
             if let Some(facts) = facts {
-                self.tell(Event::Observed { case, facts })?;
+                self.emit(Event::Observed { case, facts })?;
             }
         }
         Ok(prepared)
@@ -138,7 +137,7 @@ impl Run<'_> {
     }
 
     pub(super) fn check_interrupt(&self) -> Result<(), Halt> {
-        if self.interrupted() {
+        if self.is_interrupted() {
             return Err(Halt::Interrupted);
         }
         Ok(())
@@ -154,9 +153,9 @@ impl Run<'_> {
     ) -> Result<Option<T>, Halt> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            Err(_) if self.interrupted() => Err(Halt::Interrupted),
+            Err(_) if self.is_interrupted() => Err(Halt::Interrupted),
             Err(Fault::Invalid(problem)) => {
-                self.tell(Event::Invalid {
+                self.emit(Event::Invalid {
                     epoch: self.epoch,
                     case,
                     problem,
@@ -164,12 +163,12 @@ impl Run<'_> {
                 Ok(None)
             }
             Err(Fault::Enough { code, text }) => {
-                self.tell(Event::Warned(Warning::new(code, &text)))?;
+                self.emit(Event::Warned(Warning::new(code, &text)))?;
                 Err(Halt::Enough)
             }
             Err(Fault::Broken(error)) => {
                 let name = &self.plan.cases[case].name;
-                Err(self.broken(format!("{doing} {name} in epoch {}", self.epoch), error))
+                Err(self.halt(format!("{doing} {name} in epoch {}", self.epoch), error))
             }
         }
     }
@@ -185,12 +184,12 @@ impl Run<'_> {
                 Err(anyhow!("its value is {value}"))
             }
         });
-        outcome.map_err(|error| self.broken("timing the sentinel".to_owned(), error))
+        outcome.map_err(|error| self.halt("timing the sentinel".to_owned(), error))
     }
 
-    /// What something that failed ends the run with.
-    pub(super) fn broken(&self, doing: String, source: anyhow::Error) -> Halt {
-        if self.interrupted() {
+    /// The halt after a failed step: an interruption may be its cause.
+    pub(super) fn halt(&self, doing: String, source: anyhow::Error) -> Halt {
+        if self.is_interrupted() {
             return Halt::Interrupted;
         }
         Halt::Failed(Error::Broken { doing, source })

@@ -11,7 +11,6 @@ use rand_pcg::Pcg64;
 pub(super) enum Turn {
     /// The case with this index into the plan.
     Case(usize),
-    /// The sentinel.
     Sentinel,
 }
 
@@ -55,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// So many cases, each in its own block.
+    /// Blocks of `cases` cases, each in its own.
     fn alone(cases: usize) -> Vec<usize> {
         (0..cases).collect()
     }

@@ -23,8 +23,8 @@ pub const LONGEST_S: f64 = 3600.0;
 /// third of a clock cycle.
 const NARROW_NS: f64 = 0.1;
 
-/// How far the projected time of the first look may exceed the time asked for, as a share of it:
-/// a projection from two epochs errs by about as much.
+/// The share by which the projected time of the first look may exceed the time asked for: a projection from two epochs
+/// errs by about as much.
 const PROJECTION_ERROR: f64 = 0.1;
 
 /// The same once the run has gone on: machines get busier, and what was measured would be lost.
@@ -40,13 +40,13 @@ const REACHABLE_S: f64 = 86_400.0;
 const MOST_NAMES: usize = 3;
 
 impl Run<'_> {
-    /// Why the run ends between two epochs, if it does. Looks at the data where a look is due. A run that
-    /// counts has no precision to wait for, and its clock is not one of seconds: it ends after its loads.
+    /// Returns why the run ends between two epochs, or `None` if it goes on. Looks at the data when a look is due. A
+    /// run that counts has no precision to wait for, and its clock is not one of seconds: it ends after its loads.
     pub(super) fn due(&mut self) -> Result<Option<Stop>, Error> {
-        if self.interrupted() {
+        if self.is_interrupted() {
             return Ok(Some(Stop::Interrupted));
         }
-        if asked(self.plan, &self.measured).next().is_none() {
+        if running_cases(self.plan, &self.measured).next().is_none() {
             return Ok(Some(Stop::Rounds));
         }
         let epochs = self.measured.whole().count();
@@ -58,7 +58,7 @@ impl Run<'_> {
             .any(|look| look == epochs)
         {
             let open = open(self.plan, &self.measured).len();
-            self.tell(Event::Looked {
+            self.emit(Event::Looked {
                 epochs,
                 open,
                 next: next_look(epochs),
@@ -73,9 +73,10 @@ impl Run<'_> {
         Ok(self.time_up(epochs)?.then_some(Stop::Time))
     }
 
-    /// Whether another epoch would end more than half an epoch after the time asked for. Rejects a time that is too short
-    /// for the first look, once two epochs have shown what one takes: by the quicker of them, for others may have kept the
-    /// CPUs busy. After one epoch, which does what later ones need not, by its rounds alone.
+    /// Returns whether another epoch would end more than half an epoch after the time asked for. Rejects a time that is
+    /// too short for the first look, once two epochs have shown what one takes: by the quicker of them, because others
+    /// may have kept the CPUs busy. After one epoch, which does work that later ones need not do, it judges by the
+    /// rounds alone.
     fn time_up(&self, epochs: usize) -> Result<bool, Error> {
         let Some(epoch_s) = self.epoch_s() else {
             return Ok(false);
@@ -119,8 +120,8 @@ impl Run<'_> {
         seconds.fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether the round that is to come within an epoch is too late: the epoch was expected to end half
-    /// an epoch after the time asked for, at the latest.
+    /// Returns whether the next round of an epoch is too late: the epoch was expected to end half an epoch after the
+    /// time asked for, at the latest.
     pub(super) fn late(&self) -> bool {
         if self.plan.counts() {
             return false;
@@ -135,13 +136,13 @@ impl Run<'_> {
         self.plan.seconds.unwrap_or(LONGEST_S)
     }
 
-    /// What the next epoch is expected to take, in seconds.
+    /// The expected seconds of the next epoch.
     fn epoch_s(&self) -> Option<f64> {
-        let mut price = EpochTime::of(&self.measured, self.measured.epochs())?;
+        let mut epoch_time = EpochTime::from_measurements(&self.measured, self.measured.epochs())?;
         if self.measured.whole().count() == 1 {
-            price.load_s = (price.load_s - self.calibrating_s).max(0.0);
+            epoch_time.load_s = (epoch_time.load_s - self.calibrating_s).max(0.0);
         }
-        Some(price.epoch_s(rounds(self.plan)))
+        Some(epoch_time.epoch_s(rounds(self.plan)))
     }
 }
 
@@ -155,8 +156,8 @@ pub fn rounds(plan: &Plan) -> u32 {
     }
 }
 
-/// The cases that are asked about and still run, by index into the plan: no floors.
-fn asked<'a>(
+/// The cases that still run, without floors, by index into the plan.
+fn running_cases<'a>(
     plan: &'a Plan,
     measured: &'a Measurements,
 ) -> impl Iterator<Item = (usize, &'a CaseData)> {
@@ -172,8 +173,8 @@ type Open = (usize, Option<Estimate>);
 /// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
 fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
     let leading = measured.leading(plan);
-    asked(plan, measured)
-        .map(|(index, _)| (index, Estimate::of_case(&leading[index])))
+    running_cases(plan, measured)
+        .map(|(index, _)| (index, Estimate::for_case(&leading[index])))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,
@@ -181,8 +182,8 @@ fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
         .collect()
 }
 
-/// Whether the totals on which a budget is judged too are as narrow as was asked of cases; without a budget, nothing is
-/// asked of them.
+/// Returns whether the totals, on which a budget is judged too, are as narrow as was asked of cases; always true
+/// without a budget.
 fn totals_are_narrow(plan: &Plan, measured: &Measurements) -> bool {
     let Some((_, precision)) = plan.budget.zip(plan.precision) else {
         return true;
@@ -195,7 +196,7 @@ fn totals_are_narrow(plan: &Plan, measured: &Measurements) -> bool {
     };
     plan.pairs.iter().all(|pair| {
         let sides = totals(&pair.case).zip(totals(&pair.baseline));
-        let ratio = sides.and_then(|(case, baseline)| TotalRatio::of(&case, &baseline));
+        let ratio = sides.and_then(|(case, baseline)| TotalRatio::from_epochs(&case, &baseline));
         let width = ratio.and_then(|ratio| Some(ratio.shown?.half_width()));
         width.is_none_or(|width| width <= precision)
     })
@@ -244,7 +245,7 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> O
         text: format!(
             "{} of {} cases are not known to ±{} % after {spent_s:.0} s: {}{others}. {remedy}",
             open.len(),
-            asked(plan, measured).count(),
+            running_cases(plan, measured).count(),
             100.0 * precision,
             names.join(", "),
         ),

@@ -96,7 +96,8 @@ impl Measurements {
         self.anchor.iter().map(Vec::len).sum()
     }
 
-    /// Whether the machine came to rest during the run: a neighbour that never rests must not pass for a rest. The anchor
+    /// Returns whether the machine came to rest during the run: a neighbour that never rests must not pass for a rest.
+    /// The anchor
     /// must have been undisturbed, and cost no more than it did on this machine before. Without an anchor, nothing
     /// contradicts it.
     pub fn came_to_rest(&self, plan: &Plan) -> bool {
@@ -149,7 +150,7 @@ impl Centre {
     /// The same with its 95 % interval; `None` with too few epochs.
     pub fn estimate(self, epochs: &[f64]) -> Option<Estimate> {
         match self {
-            Centre::Typical => Estimate::of_case(epochs),
+            Centre::Typical => Estimate::for_case(epochs),
             Centre::Mean => mean_of_epochs(epochs),
         }
     }

@@ -13,24 +13,24 @@ pub struct Case {
     pub group: String,
     /// Factor values by factor name.
     pub factors: BTreeMap<String, String>,
-    /// What happens in it, in one line.
+    /// The work of one operation, in one line.
     pub about: String,
-    /// Whether it is measured for its own sake or as a part of the harness.
+    /// The role: measured for its own sake, or as a part of the harness.
     pub role: Role,
     /// The floor case that holds what the harness costs this one.
     pub floor: Option<String>,
-    /// How many operations a trial has.
+    /// The number of operations of a trial.
     pub sizing: Sizing,
     /// Minimum number of loads where instructions are counted; 0 for the default.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loads: usize,
-    /// How many CPUs it uses at once. An exact target has one.
+    /// The number of CPUs that it uses at once. An exact target has one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
     /// Target length of its batch, in nanoseconds, where it differs from that of other cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_ns: Option<f64>,
-    /// Whether `--quick` leaves it out, where no cases are named.
+    /// True if `--quick` leaves it out unless it is named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slow: bool,
 }
@@ -65,18 +65,18 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// Whether a case is measured for its own sake.
+/// The role of a case in its experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The thing that the experiment asks about.
     #[default]
     Case,
-    /// What the harness itself costs, for one class of reset.
+    /// The cost of the harness itself, for one class of reset.
     Floor,
 }
 
-/// How many operations a trial has.
+/// The number of operations of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizing {
@@ -87,8 +87,8 @@ pub enum Sizing {
     },
     /// Part of what the case means; no 2N/N check, because its cost is not proportional.
     Fixed(u64),
-    /// Whatever happens in a window of so many milliseconds, in which other programs do the work: the trial
-    /// reports the number of operations.
+    /// A window of this many milliseconds, in which other programs do the work: the trial reports the number of
+    /// operations.
     Window(u64),
 }
 
@@ -102,7 +102,7 @@ pub struct Batch(pub u64);
 pub struct Pair {
     /// The case in question.
     pub case: String,
-    /// What it is compared with.
+    /// The case that it is compared with.
     pub baseline: String,
     /// The question that the pair answers, in a few words ("hit against consistent hash").
     pub about: String,
@@ -111,13 +111,13 @@ pub struct Pair {
 /// A further value of trials, which is compared as the main one is: requests per second beside CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Its name among the secondary values of a trial.
+    /// The name among the secondary values of a trial.
     pub name: String,
-    /// What it is, in a few words, for tables.
+    /// A description in a few words, for tables.
     pub about: String,
-    /// What it is counted in: `op/s`, `us`.
+    /// The unit: `op/s`, `us`.
     pub unit: String,
-    /// Whether more of it is better; `None` if that is unknown, and it merely differs.
+    /// True if more of it is better; `None` if that is unknown, and it merely differs.
     pub more_is_better: Option<bool>,
     /// The relative difference below which two cases have the same of it.
     pub margin: f64,

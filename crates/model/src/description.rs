@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{Layout, Metric};
 
-/// What an experiment says of itself: plain data, made without privilege or side effects, from which `list` and
-/// `--dry-run` answer and of which a plan keeps what views need.
+/// The description of an experiment: plain data, made without privilege or side effects. `list` and `--dry-run` answer
+/// from it, and a plan keeps the parts that views need.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The name on the command line, e.g. `xdp-lb`.
@@ -15,31 +15,32 @@ pub struct Description {
     pub about: String,
     /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.
     pub factors: Vec<(String, String)>,
-    /// What is measured, where no name says it.
+    /// The subject of a run, as far as the experiment's name does not say it.
     pub subject: Subject,
-    /// How results are laid out.
+    /// The layout of the results.
     pub layout: Layout,
     /// Further values of its trials that are compared as the main one is.
     pub metrics: Vec<Metric>,
     /// The relative difference below which two cases count as the same (METHODOLOGY: 0.01 for kernel costs).
     pub margin: f64,
-    /// What loads and trials take beside the batch itself: for forecasts alone.
+    /// The time of loads and trials beside the batch itself, for forecasts alone.
     pub overhead: Overhead,
     /// The factor whose values are run next to each other in a round, where the others make a difference that takes
     /// time to settle: a probe goes on and off while the size of a request stays.
     pub adjacent: Option<String>,
-    /// How many rounds an epoch has, where that is not left to the engine: an odd number.
+    /// The number of rounds of an epoch, an odd number; `None` leaves it to the engine.
     pub rounds: Option<u32>,
-    /// Whether it takes the privilege to load BPF programs.
+    /// True if it takes the privilege to load BPF programs.
     pub privileged: bool,
-    /// Whether it asks the kernel for programs of other processes, their runs and their links, which takes CAP_SYS_ADMIN.
+    /// True if it asks the kernel for programs of other processes, their runs and their links, which takes
+    /// CAP_SYS_ADMIN.
     pub observes_others: bool,
-    /// Whether its question is how CPUs get on with each other. Then it runs on all that it may where none are
-    /// named, and on no target that has one alone.
+    /// True if it measures contention between CPUs. Then it runs on all CPUs that it may use unless some are named, and
+    /// on no target that has only one.
     pub every_cpu: bool,
-    /// Whether it can run where instructions are counted, on one CPU whose clock leaps while it waits.
+    /// True if it can run where instructions are counted, on one CPU whose clock leaps while it waits.
     pub counts: bool,
-    /// Whether costs come from CPUs that contend for cache lines. An emulated machine has no such contention, so its
+    /// True if costs come from CPUs that contend for cache lines. An emulated machine has no such contention, so its
     /// times for such cases mean nothing, not even which of two is slower.
     pub contends: bool,
     /// The most CPUs that `--cpus` may name; `None` where there is no limit.
@@ -107,7 +108,7 @@ fn data(of: &impl Serialize) -> Value {
     serde_json::to_value(of).expect("plain data")
 }
 
-/// What loads and trials take beside the batch itself.
+/// The time of loads and trials beside the batch itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
     /// Seconds of a load, preparation and unload included.

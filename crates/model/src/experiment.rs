@@ -11,7 +11,7 @@ use crate::{Case, Description, LoadedEpoch, Need, Pair, Sentinel};
 /// asked by [`unsupported`](Experiment::unsupported), [`programs`](Experiment::programs),
 /// [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel).
 pub trait Experiment {
-    /// What it says of itself.
+    /// Describes the experiment, without side effects.
     fn description(&self) -> Description;
 
     /// Every case, floors included, in the order in which tables show them.
@@ -31,13 +31,13 @@ pub trait Experiment {
         )
     }
 
-    /// What the kernel must have for a case, the most telling first. A case that lacks something is `unsupported`,
-    /// and the first that is missing is the reason.
+    /// The kernel features that a case needs, the most telling first. A case that lacks one is `unsupported`, and the
+    /// first that is missing is the reason.
     fn needs(&self, _case: &Case) -> Vec<Need> {
         Vec::new()
     }
 
-    /// Why a case can't run here, and what to do about it; `None` where it can. Follows from
+    /// Returns why a case can't run here and what to do about it, or `None` if it can. Follows from
     /// [`needs`](Experiment::needs), which is what experiments declare; tests of the engine script it.
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         self.missing(&self.needs(case))
@@ -54,8 +54,8 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// What is timed and with what, where that can differ between builds and kernels: the build of the programs,
-    /// their loop and their clock. Part of the record.
+    /// The timed programs, as far as they can differ between builds and kernels: their build, their loop and their
+    /// clock. Part of the record.
     fn programs(&self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -69,7 +69,7 @@ pub trait Experiment {
     }
 }
 
-/// What an epoch is loaded for.
+/// The inputs of a load: the cases of an epoch, their CPUs and their seed.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The cases that will run, floors included.
@@ -80,8 +80,8 @@ pub struct Setup {
     pub seed: u64,
     /// The number of the epoch, so that no two of them see the same sequences.
     pub epoch: usize,
-    /// Whether costs are counted in instructions: then nothing may be left to chance, for it would be
-    /// seen. Hash seeds are zero, trials of a case repeat the same sequence, and a trial is the batch
-    /// alone, without one in which the reset is done twice.
+    /// True if costs are counted in instructions. Nothing may then be left to chance, because counts would show it:
+    /// hash seeds are zero, trials of a case repeat the same sequence, and a trial is the batch alone, without one in
+    /// which the reset is done twice.
     pub exact: bool,
 }

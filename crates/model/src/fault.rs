@@ -1,5 +1,5 @@
-//! Why a measurement has no value. Experiments, workloads and probes all fail in these ways; this module depends on
-//! none of them.
+//! Failures of measurements. Experiments, workloads and probes all fail in these ways; this module depends on none of
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ pub const ABORTED: &str = "aborted";
 /// The same where the watched service has ended.
 pub const ENDED: &str = "ended";
 
-/// Why a trial has no value.
+/// The reason for which a trial has no value.
 #[derive(Debug)]
 pub enum Fault {
     /// The trial ran and failed its own checks: the case is invalid.
@@ -17,9 +17,9 @@ pub enum Fault {
     Broken(anyhow::Error),
     /// No further trial may follow: the run ends with what it has.
     Enough {
-        /// What a program knows it by: [`ABORTED`] or [`ENDED`].
+        /// The code for programs: [`ABORTED`] or [`ENDED`].
         code: &'static str,
-        /// Why, in a sentence.
+        /// The reason, in a sentence.
         text: String,
     },
 }
@@ -34,13 +34,13 @@ impl<E: Into<anyhow::Error>> From<E> for Fault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{check}: expected {expected}, got {got}")]
 pub struct Problem {
-    /// What was checked, e.g. `lru misses`.
+    /// The thing that was checked, e.g. `lru misses`.
     pub check: String,
-    /// What a right run shows.
+    /// The value that a right run shows.
     pub expected: String,
-    /// What this one showed.
+    /// The value that this run showed.
     pub got: String,
-    /// What it means, or a hex diff; may have several lines.
+    /// The meaning of the difference, or a hex diff; may have several lines.
     pub detail: String,
 }
 

@@ -1,5 +1,5 @@
-//! How the results of an experiment are laid out. The experiment declares it, plan and record keep it, and
-//! views follow it, so that nothing after the experiment has to know which one it was.
+//! The layout of an experiment's results. The experiment declares it, plan and record keep it, and views follow it, so
+//! that nothing after the experiment has to know which one it was.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const LOAD: &str = "load";
 /// The default operation: seconds stand for operations, and CPU time is a share of a CPU.
 pub const SECOND: &str = "second";
 
-/// How cases are laid out.
+/// The layout of cases in tables and figures.
 ///
 /// In JSON: a key `layout` with its name, and its contents under another key (`grid`, `scaling`, `workload`).
 /// Records from before `layout` have only the second.
@@ -43,23 +43,24 @@ pub struct Grid {
     pub rows: String,
     /// The factor whose values are the columns.
     pub columns: String,
-    /// What a cell's net cost is, to complete "Every number is net: …". Records from before it are of events.
+    /// The meaning of a cell's net cost, to complete "Every number is net: …". Records from before this field are of
+    /// events.
     #[serde(default = "Grid::event_net")]
     pub net: String,
-    /// What it means that rows have different floors, in a sentence.
+    /// The meaning of different floors in different rows, in a sentence.
     #[serde(default = "Grid::event_floors")]
     pub floors: String,
-    /// What stands beside the costs of a row, where cases know it.
+    /// The note beside the costs of a row, where cases know it.
     #[serde(default = "Grid::event_note")]
     pub note: Option<CellNote>,
 }
 
-/// What is to know of a cell beside its cost: the rest of the name of each secondary value that begins with a prefix.
+/// A note on a cell: the rest of the name of each secondary value that begins with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellNote {
     /// The prefix: `site_`. Without its `_` it is the heading.
     pub prefix: String,
-    /// What the notes are.
+    /// The meaning of the notes.
     pub about: String,
 }
 
@@ -93,7 +94,7 @@ impl Grid {
     }
 }
 
-/// How cases make curves: what grows along a curve, what distinguishes curves, and what they show.
+/// The factors that make curves of cases, and the value that curves show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaling {
     /// The factor that grows along a curve, a count: `threads`.
@@ -113,11 +114,11 @@ pub struct ProbedWorkload {
     pub headline: Headline,
     /// The question.
     pub about: String,
-    /// What pays for the probes, where that is not the experiment's name.
+    /// The service that pays for the probes, where that is not the experiment's name.
     pub subject: Option<String>,
-    /// How to read the result, in paragraphs.
+    /// An explanation of the result, in paragraphs.
     pub prose: String,
-    /// What each value of the factor `variant` is, in the order of tables; the first is the baseline.
+    /// The meaning of each value of the factor `variant`, in the order of tables; the first is the baseline.
     pub variants: Vec<(String, String)>,
     /// The factor along which curves are drawn, where there is one.
     pub over: Option<String>,
@@ -127,7 +128,7 @@ pub struct ProbedWorkload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headline {
-    /// The processes of the server, and what interrupts did on their back.
+    /// The processes of the server, and the interrupts that ran in their time.
     #[default]
     Server,
     /// Everything on the machine but idling.
@@ -143,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// How cases make curves, where they do.
+    /// The factors of curves, where cases make some.
     pub fn scaling(&self) -> Option<&Scaling> {
         match self {
             Layout::Curves(scaling) => Some(scaling),
@@ -170,7 +171,7 @@ impl Layout {
         self.grid().is_some()
     }
 
-    /// Its name as JSON has it.
+    /// The layout's name in JSON.
     fn name(&self) -> &str {
         match self {
             Layout::Flat => "flat",

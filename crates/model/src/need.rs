@@ -1,18 +1,18 @@
-//! Something that a case needs of the kernel.
+//! A need: a feature of the kernel that a case depends on.
 
 use std::fmt;
 
 use anyhow::Result;
 
-/// Something that a case needs of the kernel, and the way to ask for it.
+/// A feature of the kernel that a case depends on, and the check for it.
 pub struct Need {
     name: String,
     missing: Box<dyn Fn(bool) -> Result<Option<String>>>,
 }
 
 impl Need {
-    /// `missing` answers with the reason why it is not there and what to do about it, or with `None`. It is told whether the
-    /// experiment also runs where instructions are counted.
+    /// A need with this check. `missing` returns why the kernel lacks the feature and what to do about it, or `None`;
+    /// its argument is true if the experiment also runs where instructions are counted.
     pub fn new(name: &str, missing: impl Fn(bool) -> Result<Option<String>> + 'static) -> Self {
         Need {
             name: name.to_owned(),
@@ -25,7 +25,7 @@ impl Need {
         &self.name
     }
 
-    /// Asks for it, for an experiment whose costs can be counted or not.
+    /// Runs the check. `counted` is true for an experiment whose costs can be counted.
     pub fn missing(&self, counted: bool) -> Result<Option<String>> {
         (self.missing)(counted)
     }

@@ -1,9 +1,9 @@
-//! What the slices of a batch took, kept small: a record holds hundreds of thousands of them.
+//! The costs of the slices of a batch, kept small: a record holds hundreds of thousands of them.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// How finely slices are kept: each step is 0.02 % more than the one below it.
+/// The resolution of stored slices: each step is 0.02 % more than the one below it.
 const STEP: f64 = 2e-4;
 
 /// Most bytes of a step: with so many, a slice can be 10¹⁸⁰ times the least one.
@@ -40,7 +40,7 @@ impl Slices {
         Slices { least, steps }
     }
 
-    /// Whether the batch was not cut.
+    /// Returns whether the batch was not cut.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

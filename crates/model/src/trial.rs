@@ -19,8 +19,8 @@ pub struct Trial {
     /// Ticks of the machine's timer that fell into the batch, where the experiment can count them.
     #[serde(default, skip_serializing_if = "none")]
     pub ticks: u64,
-    /// How often the thread that ran the batch slept meanwhile, where the experiment can tell. Looked at where instructions
-    /// are counted, and not kept.
+    /// The number of times that the thread which ran the batch slept, where the experiment can tell. Used where
+    /// instructions are counted, and not stored.
     #[serde(skip)]
     pub waits: u64,
     /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
@@ -46,17 +46,17 @@ impl Trial {
     }
 }
 
-/// Whether a count is 0, which journals leave out.
+/// Returns whether a count is 0, which journals leave out.
 fn none(count: &u64) -> bool {
     *count == 0
 }
 
-/// What preparing a case showed of it, beside its cost.
+/// Facts and warnings from the preparation of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// For its record, in a form of its experiment's.
+    /// Facts for its record, in a form of its experiment's.
     pub facts: Option<serde_json::Value>,
-    /// What a reader should know: a stable code for programs, and a text for people.
+    /// Warnings for readers: a stable code for programs, and a text for people.
     pub warnings: Vec<(&'static str, String)>,
 }
 
@@ -67,7 +67,7 @@ pub trait LoadedEpoch {
     /// replays the sequence and compares every result.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault>;
 
-    /// What the preparation of a case showed; asked once it is prepared.
+    /// Returns the facts and warnings from the preparation of a case; called once it is prepared.
     fn observed(&mut self, _case: &Case) -> Result<Observed, Fault> {
         Ok(Observed::default())
     }
@@ -95,10 +95,10 @@ pub trait Sentinel {
     fn trial(&mut self) -> Result<SentinelTrial>;
 }
 
-/// What a sentinel saw.
+/// One timed batch of the sentinel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentinelTrial {
-    /// Its cost, in the experiment's unit.
+    /// The sentinel's cost, in the experiment's unit.
     pub value: f64,
     /// The slices of the anchor: work that anyone else on the core slows. Empty where there is none.
     pub anchor: Slices,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a trial's value is counted in.
+/// The unit of a trial's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Unit {
     /// Nanoseconds per operation.
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Whether values are counted, so that they repeat and have no interval.
+    /// Returns whether values are counted, so that they repeat and have no interval.
     pub fn is_counted(self) -> bool {
         self == Unit::InstructionsPerOp
     }

@@ -1,4 +1,4 @@
-//! What a pop-and-push pair costs: `cargo bench -p bpfcost-pool --features peers --bench pairs [POOL…]`.
+//! The cost of a pop-and-push pair: `cargo bench -p bpfcost-pool --features peers --bench pairs [POOL…]`.
 //!
 //! Every pool in turn, round after round, so that all meet the same machine; beside the ns stands the ratio to
 //! crossbeam's `ArrayQueue` in the same round, both as the median of all rounds. A look while the pools are
@@ -21,13 +21,13 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// Rounds, and how long each pool runs in one. Where a CPU has one thread: short, so that some windows pass
 /// undisturbed.
 const ALONE: (usize, Duration) = (75, Duration::from_millis(3));
-/// Where it has some: long enough for each of them to have its turn.
+/// Rounds and their length for threads that share CPUs: long enough for each of them to have its turn.
 const SHARED: (usize, Duration) = (15, Duration::from_millis(25));
 /// Pairs between two looks at the clock's flag.
 const CHUNK: u64 = 64;
 const PEER: &str = "crossbeam-array";
 
-/// Runs a pool of so many objects with so many threads on so many CPUs.
+/// Runs a pool of `objects` objects under the threads and CPUs of `group`.
 type PoolRunner = fn(objects: usize, group: RaceSetup) -> Result<RaceResult, Error>;
 
 const POOLS: [(&str, PoolRunner); 8] = [
@@ -59,7 +59,7 @@ const POOLS: [(&str, PoolRunner); 8] = [
     ("mutex", |o, group| Ok(race(&peer::Mutexed::new(o)?, group))),
 ];
 
-/// So many threads on so many CPUs, for so long.
+/// Threads, the CPUs that they run on, and the time for which they run.
 #[derive(Clone, Copy)]
 struct RaceSetup {
     threads: usize,
@@ -67,7 +67,7 @@ struct RaceSetup {
     window: Duration,
 }
 
-/// What all threads did together.
+/// The result of all threads together.
 #[derive(Clone, Copy)]
 struct RaceResult {
     ns_per_pair_and_thread: f64,

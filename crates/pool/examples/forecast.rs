@@ -1,5 +1,5 @@
-//! Forecasts the pools on machines with more CPUs. Its arguments are the cost of an atomic change of a cache
-//! line, in nanoseconds: one that the CPU owns, that another CPU of the socket had, that another socket had.
+//! Forecasts the pools on machines with more CPUs, as CSV. The arguments are the cost of an atomic change of a
+//! cache line, in nanoseconds: one that the CPU owns, that another CPU of the socket had, that another socket had.
 //!
 //! `cargo run --release -p bpfcost-pool --features model --example forecast -- 4.5 57 140`
 
@@ -11,10 +11,11 @@ use bpfcost_pool::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let told: Result<Vec<f64>, _> = std::env::args().skip(1).map(|ns| ns.parse()).collect();
-    let [own, near, far] = told?[..] else {
+    let costs: Result<Vec<f64>, _> = std::env::args().skip(1).map(|ns| ns.parse()).collect();
+    let [own, near, far] = costs?[..] else {
         return Err("three times in nanoseconds, please: own near far".into());
     };
+    println!("pool,threads,pairs_per_second");
     for (name, kind) in [
         ("freelist", ModelPool::Freelist),
         ("array", ModelPool::Array(Stride::Compact)),
@@ -25,10 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let sockets = threads.min(2);
             let machine = ModelMachine::new(sockets, threads / sockets, own, near, far);
             let rate = predict(kind, &machine, threads, 2 * threads as usize, 2.0)?;
-            println!(
-                "{name:12} {threads:4} threads {:10.2} M pairs/s",
-                rate / 1e6
-            );
+            println!("{name},{threads},{rate:.0}");
         }
     }
     Ok(())

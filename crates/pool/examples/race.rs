@@ -1,5 +1,4 @@
-//! How fast are the pools, two threads against each other? A first look; the experiment `pool` is the
-//! measurement.
+//! The speed of the pools, two threads against each other. A first look; the experiment `pool` is the measurement.
 
 use std::{hint::black_box, sync::Barrier, thread, time::Instant};
 

@@ -19,14 +19,14 @@ use crate::{
     primitive::{Atomic, Native, Primitive},
 };
 
-/// In a slot whose object is out, and in one whose object is there.
+/// The value of a slot whose object is out, and of one whose object is in the pool.
 const OUT: u32 = 0;
 const IN: u32 = 1;
 
 /// Slots on two cache lines.
 const LINE: usize = 32;
 
-/// How far slots are apart.
+/// The distance between slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stride {
     /// Side by side, 16 on a cache line: little memory, and CPUs share lines.
@@ -50,7 +50,7 @@ impl Stride {
 pub struct ArrayQueue<P: Primitive = Native> {
     slots: Lines<P::U32, LINE>,
     objects: usize,
-    /// How far slots are apart, as a power of two.
+    /// The distance between slots, as a power of two.
     shift: u32,
     /// CPUs that begin at slots of their own; objects between two of those.
     cpus: usize,
@@ -59,15 +59,15 @@ pub struct ArrayQueue<P: Primitive = Native> {
 }
 
 impl ArrayQueue {
-    /// A pool with so many objects, all in it, for so many CPUs.
+    /// A pool of `objects` objects, all in it, for `cpus` CPUs.
     pub fn new(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
-        Self::of(objects, cpus, stride)
+        Self::with_primitive(objects, cpus, stride)
     }
 }
 
 impl<P: Primitive> ArrayQueue<P> {
-    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
+    /// [`new`](Self::new) with the atomics of any [`Primitive`].
+    pub fn with_primitive(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
         check(objects, cpus)?;
         let shift = stride.shift();
         let length = objects.saturating_mul(1 << shift);
@@ -82,7 +82,7 @@ impl<P: Primitive> ArrayQueue<P> {
         })
     }
 
-    /// Where a CPU begins to look.
+    /// The slot at which a CPU begins to search.
     #[inline]
     fn start(&self, cpu: usize) -> usize {
         if cpu < self.cpus {

@@ -3,7 +3,7 @@
 /// The CPU that this thread runs on now, or 0 where unknown. Some 2 ns: the C library reads what the kernel
 /// keeps for the thread (`rseq`), and asks the kernel only where that does not exist.
 ///
-/// It may be out of date at once, which costs a pool time and nothing else.
+/// The answer may be out of date at once, which costs a pool time and nothing else.
 #[inline]
 pub fn current() -> usize {
     nix::sched::sched_getcpu().unwrap_or(0)

@@ -1,23 +1,23 @@
-//! Why a pool can't be created.
+//! Errors in creating a pool.
 
-/// Why a pool can't be made.
+/// The reason for which a pool can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It would never hand out anything.
+    /// The pool would never hand out anything.
     #[error("a pool needs an object at least, and this one was to have none")]
     NoObjects,
     /// Indices would not fit.
     #[error("a pool has at most {most} objects, and this one was to have {asked}")]
     TooManyObjects {
-        /// How many were asked for.
+        /// The number that was asked for.
         asked: usize,
-        /// How many there can be.
+        /// The largest possible number.
         most: usize,
     },
     /// Nothing would run.
     #[error("a pool serves a CPU at least, and this one was to serve none")]
     NoCpus,
-    /// Of some objects it would not be known what they stand for.
+    /// The numbers of objects and values differ, so that some would belong to nothing.
     #[error("a pool of {objects} objects takes as many values, and was to have {values}")]
     OtherCount {
         /// Objects of the pool.
@@ -30,7 +30,7 @@ pub enum Error {
     NoMemory {
         /// Objects asked for.
         objects: usize,
-        /// What they would have taken in bytes.
+        /// The bytes that they would have taken.
         bytes: usize,
     },
     /// There is no room for the stacks of a simulation.
@@ -76,7 +76,7 @@ mod tests {
     use crate::{ArrayQueue, Freelist, PerCpuPool, Stride::Padded};
 
     /// All pools, made or not.
-    fn made(objects: usize, cpus: usize) -> [Result<(), Error>; 3] {
+    fn create(objects: usize, cpus: usize) -> [Result<(), Error>; 3] {
         [
             Freelist::new(objects).map(drop),
             ArrayQueue::new(objects, cpus, Padded).map(drop),
@@ -86,18 +86,18 @@ mod tests {
 
     #[test]
     fn what_can_be_no_pool_is_refused() {
-        assert_eq!(made(0, 1), [Err(Error::NoObjects); 3]);
-        assert_eq!(made(1, 0)[1..], [Err(Error::NoCpus); 2]);
+        assert_eq!(create(0, 1), [Err(Error::NoObjects); 3]);
+        assert_eq!(create(1, 0)[1..], [Err(Error::NoCpus); 2]);
         let asked = MOST + 1;
         assert_eq!(
-            made(asked, 1),
+            create(asked, 1),
             [Err(Error::TooManyObjects { asked, most: MOST }); 3]
         );
     }
 
     #[test]
     fn what_no_memory_could_hold_is_refused_without_a_panic() {
-        let [_, array, percpu] = made(3, usize::MAX);
+        let [_, array, percpu] = create(3, usize::MAX);
         assert_eq!(array, Ok(()), "CPUs beyond its slots take nothing");
         let bytes = usize::MAX;
         assert_eq!(percpu, Err(Error::NoMemory { objects: 3, bytes }));
@@ -112,6 +112,6 @@ mod tests {
 
     #[test]
     fn one_object_is_a_pool() {
-        assert_eq!(made(1, 64), [Ok(()); 3]);
+        assert_eq!(create(1, 64), [Ok(()); 3]);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// No node; others are their index + 1.
 const NONE: u32 = 0;
-/// In a node's count: it should be on the list, and the last one to drop a reference puts it there.
+/// The bit of a node's count that says that it should be on the list: the last one to drop a reference puts it there.
 const SHOULD_BE_ON: u32 = 1 << 31;
 /// The bits of a node's count that are references.
 const REFERENCES: u32 = SHOULD_BE_ON - 1;
@@ -42,15 +42,15 @@ pub struct Freelist<P: Primitive = Native> {
 }
 
 impl Freelist {
-    /// A pool with so many objects, all in it.
+    /// A pool of `objects` objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
-        Self::of(objects)
+        Self::with_primitive(objects)
     }
 }
 
 impl<P: Primitive> Freelist<P> {
-    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize) -> Result<Self, Error> {
+    /// [`new`](Self::new) with the atomics of any [`Primitive`].
+    pub fn with_primitive(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let mut below = NONE;
         let nodes = boxed(objects, objects, || {

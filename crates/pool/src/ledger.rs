@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Error;
 
-/// Which objects are out. Not made of a pool's own primitives, and relaxed: it must order nothing that the
-/// pool itself does not.
+/// The objects that are out. Relaxed, and without the pool's own primitives: it must order nothing that the pool itself
+/// does not.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     #[cfg(debug_assertions)]
@@ -17,7 +17,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Of so many objects, all in.
+    /// A ledger of `objects` objects, all in the pool.
     pub(crate) fn new(objects: usize) -> Result<Self, Error> {
         let _ = objects;
         Ok(Ledger {
@@ -26,7 +26,6 @@ impl Ledger {
         })
     }
 
-    /// One goes out.
     #[inline]
     pub(crate) fn out(&self, index: u32) {
         let _ = index;

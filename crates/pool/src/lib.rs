@@ -44,13 +44,13 @@ pub use percpu::PerCpuPool;
 pub struct Object(u32);
 
 impl Object {
-    /// Which of the pool's objects this is, from 0 to its capacity.
+    /// The object's index in its pool, from 0 to the capacity.
     pub fn index(&self) -> usize {
         self.0 as usize
     }
 
-    /// The object of that index, for those who keep indices where the compiler can't follow them. It must be
-    /// out, and out only once: returned twice, it has two owners next. Debug builds panic at that.
+    /// The object of that index, for callers that keep indices where the compiler can't follow them. The object must be
+    /// out, and only once: returned twice, it has two owners next. Debug builds panic at that.
     pub fn at(index: usize) -> Self {
         Object(u32::try_from(index).expect("pools have fewer than 2^32 objects"))
     }
@@ -58,8 +58,8 @@ impl Object {
 
 /// Hands out objects and takes them back, to and from any number of threads.
 ///
-/// `cpu` is where the caller runs, as far as it knows: it decides where the pool looks first, never what is
-/// right. Any number will do.
+/// `cpu` is the caller's CPU, as far as it knows. It decides where the pool looks first and never changes what is
+/// correct: any number will do.
 ///
 /// ```
 /// use bpfcost_pool::{Freelist, PerCpuPool, Pool};
@@ -76,7 +76,7 @@ impl Object {
 /// # Ok::<(), bpfcost_pool::Error>(())
 /// ```
 pub trait Pool: Send + Sync {
-    /// How many objects there are, in and out.
+    /// The number of objects, in and out.
     fn capacity(&self) -> usize;
 
     /// Takes an object out. `None`, at once, where none is found: objects on their way back while this looks

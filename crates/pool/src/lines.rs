@@ -13,7 +13,7 @@ use crate::{Error, error::boxed};
 pub(crate) struct Lines<A, const N: usize>(Box<[CachePadded<[A; N]>]>);
 
 impl<A, const N: usize> Lines<A, N> {
-    /// So many at least, for so many objects, each made of its index.
+    /// At least `length` values for a pool of `objects` objects. `make` makes each from its index.
     pub(crate) fn new(
         objects: usize,
         length: usize,
@@ -29,7 +29,7 @@ impl<A, const N: usize> Lines<A, N> {
         Ok(Lines(lines))
     }
 
-    /// Whether values of different lines follow each other as those of one line do.
+    /// True if values of different lines follow each other as those of one line do.
     const FLAT: bool = size_of::<CachePadded<[A; N]>>() == N * size_of::<A>();
 
     /// One of them. On the way of every pop and push, right behind an atomic change, which holds up all reads:

@@ -44,7 +44,7 @@ pub struct ObjectGuard<'a, T, P: Pool> {
     objects: &'a Objects<T, P>,
     index: u32,
     cpu: usize,
-    /// It is shared and sent as a `&mut T` is.
+    /// Makes the guard shared and sent as a `&mut T` is.
     exclusive: PhantomData<&'a mut T>,
 }
 
@@ -99,7 +99,7 @@ impl<T, P: Pool> Objects<T, P> {
         Ok(Objects { pool, values })
     }
 
-    /// How many values there are, in and out.
+    /// The number of values, in and out.
     pub fn capacity(&self) -> usize {
         self.values.len()
     }
@@ -168,8 +168,8 @@ impl<T, P: Pool> DerefMut for ObjectGuard<'_, T, P> {
 }
 
 impl<T, P: Pool> Drop for ObjectGuard<'_, T, P> {
-    /// To the CPU that it was taken for: it was there when this thread began with it, and asking anew would
-    /// cost as much as the rest.
+    /// Returns the object to the CPU for which it was taken: the thread ran there then, and asking anew would cost as
+    /// much as the rest.
     #[inline]
     fn drop(&mut self) {
         self.objects.pool.push(self.cpu, Object(self.index));

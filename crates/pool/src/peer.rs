@@ -23,7 +23,7 @@ pub struct Concurrent(ConcurrentQueue<u32>, usize);
 pub struct Mutexed(Mutex<Vec<u32>>, usize);
 
 impl CrossbeamArray {
-    /// A pool with so many objects, all in it.
+    /// A pool of `objects` objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let queue = crossbeam_queue::ArrayQueue::new(objects);
@@ -33,7 +33,7 @@ impl CrossbeamArray {
 }
 
 impl CrossbeamSeg {
-    /// A pool with so many objects, all in it.
+    /// A pool of `objects` objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let queue = crossbeam_queue::SegQueue::new();
@@ -43,7 +43,7 @@ impl CrossbeamSeg {
 }
 
 impl Concurrent {
-    /// A pool with so many objects, all in it.
+    /// A pool of `objects` objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let queue = ConcurrentQueue::bounded(objects);
@@ -53,7 +53,7 @@ impl Concurrent {
 }
 
 impl Mutexed {
-    /// A pool with so many objects, all in it.
+    /// A pool of `objects` objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         Ok(Mutexed(Mutex::new((0..objects as u32).collect()), objects))

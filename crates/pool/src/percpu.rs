@@ -1,5 +1,5 @@
-//! What Linux has had since 6.7 (lib/objpool.c): a ring for each CPU. An object is returned to the ring of
-//! the CPU it is returned on, and looked for there first, then in the others'.
+//! A ring for each CPU, as Linux has had since 6.7 (lib/objpool.c). An object is returned to the ring of the CPU on
+//! which the caller runs, and looked for there first, then in the others'.
 //!
 //! The kernel claims a place and fills it then, with interrupts off, so that no thread has to wait between the
 //! two. A thread can be preempted there, and would hide all that comes behind its place. So here the place
@@ -29,7 +29,8 @@ struct Ring<P: Primitive> {
     head: CachePadded<P::U64>,
     /// All positions before this one have been filled.
     tail: CachePadded<P::U64>,
-    /// Each for every so many-th position: the one that it is for next, or now, and the object there.
+    /// The places, each for every position that is equal modulo their number: the position that it is for next, or now,
+    /// and the object there.
     places: Lines<P::U64, LINE>,
 }
 
@@ -46,15 +47,15 @@ pub struct PerCpuPool<P: Primitive = Native> {
 }
 
 impl PerCpuPool {
-    /// A pool with so many objects, spread over the rings of so many CPUs.
+    /// A pool of `objects` objects, spread over the rings of `cpus` CPUs.
     pub fn new(objects: usize, cpus: usize) -> Result<Self, Error> {
-        Self::of(objects, cpus)
+        Self::with_primitive(objects, cpus)
     }
 }
 
 impl<P: Primitive> PerCpuPool<P> {
-    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
-    pub fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
+    /// [`new`](Self::new) with the atomics of any [`Primitive`].
+    pub fn with_primitive(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         let places = objects.next_power_of_two();
         let bits = usize::BITS - objects.leading_zeros();
@@ -90,7 +91,7 @@ impl<P: Primitive> PerCpuPool<P> {
         ring.places.at((position & self.mask) as usize)
     }
 
-    /// What is in the place of a position that is free.
+    /// The content of the free place of a position.
     #[inline]
     fn free(&self, position: u64) -> u64 {
         position << self.bits

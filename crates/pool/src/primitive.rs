@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A kind of atomics.
 pub trait Primitive: 'static {
-    /// Of 32 bits.
+    /// An atomic of 32 bits.
     type U32: Atomic<u32>;
-    /// Of 64 bits.
+    /// An atomic of 64 bits.
     type U64: Atomic<u64>;
 
     /// Called where a loop goes round because another thread was faster.
@@ -18,7 +18,7 @@ pub trait Primitive: 'static {
 
 /// One atomic value.
 pub trait Atomic<T>: Send + Sync + core::fmt::Debug {
-    /// With this value, seen by one thread so far.
+    /// An atomic with this value, which one thread alone sees so far.
     fn new(value: T) -> Self;
     /// As in `core`.
     fn load(&self, order: Ordering) -> T;
@@ -38,7 +38,7 @@ pub trait Atomic<T>: Send + Sync + core::fmt::Debug {
     fn fetch_add(&self, value: T, order: Ordering) -> T;
 }
 
-/// Those of the machine.
+/// The atomics of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Native;
 

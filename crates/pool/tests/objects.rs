@@ -26,7 +26,7 @@ const TURNS: usize = if cfg!(miri) { 50 } else { 10_000 };
 /// A way to make [`Objects`].
 trait Make {
     type Pool: Pool;
-    fn of<T>(values: Vec<T>) -> Result<Objects<T, Self::Pool>, Error>;
+    fn make<T>(values: Vec<T>) -> Result<Objects<T, Self::Pool>, Error>;
 }
 
 /// Names ways to make them, each with all tests of the list.
@@ -35,11 +35,11 @@ macro_rules! each {
         mod $name {
             use super::*;
 
-            struct Made;
+            struct Maker;
 
-            impl Make for Made {
+            impl Make for Maker {
                 type Pool = $pool;
-                fn of<T>(values: Vec<T>) -> Result<Objects<T, $pool>, Error> {
+                fn make<T>(values: Vec<T>) -> Result<Objects<T, $pool>, Error> {
                     let make: fn(Vec<T>) -> _ = $make;
                     make(values)
                 }
@@ -54,7 +54,7 @@ macro_rules! tests {
     ({ $($test:ident)* }) => {$(
         #[test]
         fn $test() -> Result<(), Error> {
-            super::$test::<Made>()
+            super::$test::<Maker>()
         }
     )*};
 }
@@ -79,7 +79,7 @@ each! {
 }
 
 fn values_go_out_once_and_come_back<M: Make>() -> Result<(), Error> {
-    let objects = M::of(vec![10, 20])?;
+    let objects = M::make(vec![10, 20])?;
     assert_eq!(objects.capacity(), 2);
     let (mut one, two) = (
         objects.take(0).expect("full"),
@@ -97,7 +97,7 @@ fn values_go_out_once_and_come_back<M: Make>() -> Result<(), Error> {
 }
 
 fn threads_own_what_they_took<M: Make>() -> Result<(), Error> {
-    let counters = M::of(vec![Cell::new(0); 3])?;
+    let counters = M::make(vec![Cell::new(0); 3])?;
     thread::scope(|scope| {
         for cpu in 0..4 {
             let counters = &counters;
@@ -121,7 +121,7 @@ fn threads_own_what_they_took<M: Make>() -> Result<(), Error> {
 }
 
 fn no_two_values_share_a_cache_line<M: Make>() -> Result<(), Error> {
-    let objects = M::of(vec![0_u8; 5])?;
+    let objects = M::make(vec![0_u8; 5])?;
     let taken: Vec<_> = (0..5).filter_map(|cpu| objects.take(cpu)).collect();
     let mut lines: Vec<_> = taken
         .iter()
@@ -134,7 +134,7 @@ fn no_two_values_share_a_cache_line<M: Make>() -> Result<(), Error> {
 }
 
 fn who_panics_gives_back<M: Make>() -> Result<(), Error> {
-    let objects = M::of(vec![1, 2])?;
+    let objects = M::make(vec![1, 2])?;
     let end = catch_unwind(AssertUnwindSafe(|| {
         let (mut one, _other) = (objects.take(0), objects.take(1));
         **one.as_mut().expect("full") += 10;
@@ -148,7 +148,7 @@ fn who_panics_gives_back<M: Make>() -> Result<(), Error> {
 }
 
 fn a_value_that_was_forgotten_stays_out<M: Make>() -> Result<(), Error> {
-    let objects = M::of(vec![(), ()])?;
+    let objects = M::make(vec![(), ()])?;
     mem::forget(objects.take(0));
     assert!(objects.take(0).is_some());
     let _one = objects.take(0);
@@ -158,7 +158,7 @@ fn a_value_that_was_forgotten_stays_out<M: Make>() -> Result<(), Error> {
 
 fn all_values_come_back_as_they_were_given<M: Make>() -> Result<(), Error> {
     let given: Vec<_> = (0..9).map(|number| number.to_string()).collect();
-    let objects = M::of(given.clone())?;
+    let objects = M::make(given.clone())?;
     mem::forget(objects.take(0));
     drop((objects.take(1), objects.take(0)));
     assert_eq!(objects.into_inner(), given);
@@ -166,9 +166,9 @@ fn all_values_come_back_as_they_were_given<M: Make>() -> Result<(), Error> {
 }
 
 /// Writes down that it was dropped.
-struct Told<'a>(&'a RefCell<Vec<usize>>, usize);
+struct DropLog<'a>(&'a RefCell<Vec<usize>>, usize);
 
-impl Drop for Told<'_> {
+impl Drop for DropLog<'_> {
     fn drop(&mut self) {
         self.0.borrow_mut().push(self.1);
     }
@@ -176,15 +176,15 @@ impl Drop for Told<'_> {
 
 fn each_value_is_dropped_once_in_the_order_given<M: Make>() -> Result<(), Error> {
     let dropped = RefCell::new(Vec::new());
-    let values = || (0..5).map(|number| Told(&dropped, number)).collect();
-    let objects = M::of(values())?;
+    let values = || (0..5).map(|number| DropLog(&dropped, number)).collect();
+    let objects = M::make(values())?;
     mem::forget(objects.take(0));
     drop((objects.take(1), objects.take(0)));
     assert!(dropped.borrow().is_empty(), "who gives back drops nothing");
     drop(objects);
     assert_eq!(dropped.take(), [0, 1, 2, 3, 4]);
 
-    let inner = M::of(values())?.into_inner();
+    let inner = M::make(values())?.into_inner();
     assert!(dropped.borrow().is_empty(), "they are the caller's");
     drop(inner);
     assert_eq!(dropped.take(), [0, 1, 2, 3, 4]);
@@ -193,8 +193,8 @@ fn each_value_is_dropped_once_in_the_order_given<M: Make>() -> Result<(), Error>
 
 fn what_replaces_a_value_drops_it_at_once<M: Make>() -> Result<(), Error> {
     let dropped = RefCell::new(Vec::new());
-    let objects = M::of(vec![Told(&dropped, 1)])?;
-    *objects.take(0).expect("full") = Told(&dropped, 2);
+    let objects = M::make(vec![DropLog(&dropped, 1)])?;
+    *objects.take(0).expect("full") = DropLog(&dropped, 2);
     assert_eq!(*dropped.borrow(), [1]);
     drop(objects);
     assert_eq!(dropped.take(), [1, 2]);
@@ -202,7 +202,7 @@ fn what_replaces_a_value_drops_it_at_once<M: Make>() -> Result<(), Error> {
 }
 
 fn values_without_a_size_are_values<M: Make>() -> Result<(), Error> {
-    let objects = M::of(vec![(); 3])?;
+    let objects = M::make(vec![(); 3])?;
     let all: Vec<_> = (0..9).filter_map(|cpu| objects.take(cpu)).collect();
     assert_eq!(all.len(), 3);
     drop(all);
@@ -211,7 +211,7 @@ fn values_without_a_size_are_values<M: Make>() -> Result<(), Error> {
 }
 
 fn no_values_are_refused<M: Make>() -> Result<(), Error> {
-    let none = M::of(Vec::<u8>::new());
+    let none = M::make(Vec::<u8>::new());
     assert_eq!(none.map(drop), Err(Error::NoObjects));
     Ok(())
 }
@@ -231,8 +231,8 @@ fn others_than_the_pool_has_are_refused_and_dropped() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a type is `Send` or `Sync`: the constant of the type itself goes before that of the trait, and is
-/// there where its bound holds.
+/// Tells whether a type is `Send` or `Sync`: the constant of the type itself takes precedence over that of the trait,
+/// and exists where its bound holds.
 struct Is<T>(PhantomData<T>);
 
 trait Not {

@@ -24,14 +24,15 @@ use nix::{
 
 /// Pairs of each pool where `BPFCOST_SOAK` names no other number.
 const PAIRS: u64 = 2_000_000;
-/// One pair in so many is held until its thread has been interrupted.
+/// One pair in this many is held until its thread has been interrupted.
 const HELD: u64 = 1 << 16;
-/// How often a CPU is taken.
+/// The interval at which a CPU is taken.
 const WAKE: Duration = Duration::from_micros(50);
-/// No thread runs so long uninterrupted where four threads share a CPU.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time after which a thread that was never interrupted fails the test; four threads share a CPU.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who owns an object, and how many have. Loads and stores only: where two own it, one sees the other.
+/// The owner of an object, and the number of its owners so far. Loads and stores only: if two own it, one sees the
+/// other.
 #[derive(Default)]
 #[repr(align(128))]
 struct Owned {
@@ -54,7 +55,7 @@ impl Owned {
     }
 }
 
-/// What a thread, or all of them, went through.
+/// The counts of a thread, or of all of them.
 #[derive(Default)]
 struct Count {
     pairs: u64,
@@ -75,7 +76,7 @@ impl Count {
     }
 }
 
-/// How often the CPU was taken from this thread.
+/// The number of times that the CPU was taken from this thread.
 fn interrupted() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the kernel keeps it for each thread");
     usage.involuntary_context_switches() as u64
@@ -97,7 +98,7 @@ fn work(pool: &impl Pool, owned: &[Owned], thread: usize, pairs: u64) -> Count {
         if count.pairs % HELD == 0 {
             let (now, begun) = (interrupted(), Instant::now());
             while interrupted() == now {
-                assert!(begun.elapsed() < PATIENCE, "nothing interrupts this thread");
+                assert!(begun.elapsed() < TIMEOUT, "nothing interrupts this thread");
                 hint::spin_loop();
             }
             count.interrupted_holding += 1;

@@ -10,9 +10,9 @@ use bpfcost_model::Role;
 pub enum BudgetAnswer {
     /// All comparisons are within it.
     Within,
-    /// None is over it, and of some it is unknown whether they are within it.
+    /// No comparison is over it, and some may or may not be within it.
     CantTell,
-    /// None is over it, and some case could not be compared.
+    /// No comparison is over it, and some case could not be compared.
     NotJudged,
     /// Some comparison is over it.
     Over,

@@ -2,18 +2,20 @@
 
 use bpfcost_stats::undisturbed::MIN_EPOCHS;
 
-use crate::{Asked, CaseRecord, Machine, Record, SCHEMA, lead::led_by_machine, run_data::RunData};
+use crate::{
+    Asked, CaseRecord, Machine, Record, SCHEMA, headline::with_machine_headline, run_data::RunData,
+};
 use bpfcost_measure::{Measurements, PROPORTIONALITY, Plan, Stop, Warning};
 
 impl Record {
     /// Builds the record of a run, whole or interrupted. `started` is RFC 3339 in UTC. What other sessions of the
     /// machine show is the history's to add.
     pub fn build(plan: &Plan, measured: &Measurements, started: &str, machine: Machine) -> Record {
-        let led = led_by_machine(plan, measured, &machine);
+        let led = with_machine_headline(plan, measured, &machine);
         let (plan, measured) = led
             .as_ref()
             .map_or((plan, measured), |led| (&led.0, &led.1));
-        let (seen, dropped) = RunData::of(plan, measured);
+        let (seen, dropped) = RunData::from_measurements(plan, measured);
         let emulated = machine.emulates_time();
         let speechless = plan.contends && emulated;
         let cases: Vec<CaseRecord> = (0..plan.cases.len())

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use bpfcost_measure::Warning;
 use bpfcost_model::Unit;
 
-/// What `compare OLD NEW` found.
+/// The result of `compare OLD NEW`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// [`SCHEMA`](super::SCHEMA) of the program that made it.
@@ -17,7 +17,7 @@ pub struct Changes {
     /// The relative rise that the gate had to be able to see, where that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub must_see: Option<f64>,
-    /// What the gate says.
+    /// The answer of the gate.
     pub gate: Gate,
     /// Every case that both sides measured, in the order of the new records.
     pub cases: Vec<Change>,
@@ -25,11 +25,11 @@ pub struct Changes {
     pub only_old: Vec<OneSided>,
     /// Cases that only the new side measured.
     pub only_new: Vec<OneSided>,
-    /// What a reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
 }
 
-/// What the gate says.
+/// The answer of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gate {
@@ -45,8 +45,8 @@ pub enum Gate {
 }
 
 impl Changes {
-    /// What the gate says of these outcomes.
-    pub(super) fn decided(&self) -> Gate {
+    /// The gate's answer to these outcomes.
+    pub(super) fn decide_gate(&self) -> Gate {
         let has = |outcome| self.cases.iter().any(|change| change.outcome == outcome);
         // A level alone is shown, not judged.
         let judged = self.cases.iter().any(|change| !change.level_only);
@@ -100,22 +100,22 @@ impl Changes {
 pub struct Change {
     /// The experiment's name.
     pub experiment: String,
-    /// Where it ran.
+    /// The target that it ran on.
     pub target: String,
-    /// What `old` and `new` are counted in.
+    /// The unit of `old` and `new`.
     pub unit: Unit,
     /// The case's name.
     pub case: String,
     /// The heading under which tables show it.
     pub group: String,
-    /// Of a workload: the case without a probe. Then `relative` is the change of the ratio to it, which each run
-    /// knows of itself.
+    /// The case without a probe, for a workload. Then `relative` is the change of the ratio to it, which each run
+    /// measures itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// Whether undisturbed costs are compared; otherwise costs as found.
+    /// True if undisturbed costs are compared; otherwise costs as found.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undisturbed: bool,
-    /// What can be said.
+    /// The outcome, given the gate's threshold.
     pub outcome: ChangeOutcome,
     /// The old side; null where its case was invalid.
     pub old: Option<Side>,
@@ -129,7 +129,7 @@ pub struct Change {
     pub relative_ci90: Option<[f64; 2]>,
     /// Two-sided p of "no change", unadjusted.
     pub p: Option<f64>,
-    /// Where the interval comes from.
+    /// The source of the interval.
     pub basis: Option<ChangeBasis>,
     /// Percent: the change that would have been seen about three times in four, where the outcome
     /// is `unresolved`.
@@ -137,16 +137,16 @@ pub struct Change {
     /// Percent: the rise that would have failed the gate about three times in four; null without an interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_sees: Option<f64>,
-    /// Of a workload: whether it is the level without a probe, and there are too few runs for a verdict on it.
+    /// True if it is the level of a workload without a probe, and there are too few runs for a verdict on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub level_only: bool,
-    /// Why there are no numbers, or what failed.
+    /// The reason for which there are no numbers, or the failed check.
     pub note: Option<String>,
 }
 
 impl Change {
-    /// Whether it has no interval, so that no rise could have been seen. The level of a server without a probe is shown
-    /// without one.
+    /// Returns whether it has no interval, so that no rise could have been seen. The level of a server without a probe
+    /// is shown without one.
     pub fn is_unjudged(&self) -> bool {
         self.outcome == ChangeOutcome::Unresolved && self.basis.is_none() && !self.level_only
     }
@@ -156,16 +156,16 @@ impl Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeOutcome {
-    /// It is shown to cost more, by more than the threshold.
+    /// The case is shown to cost more, by more than the threshold.
     Regressed,
-    /// It is shown to cost less, by more than the threshold.
+    /// The case is shown to cost less, by more than the threshold.
     Improved,
     /// Any change is shown to be smaller than the threshold.
     Same,
     /// The data does not resolve it.
     #[default]
     Unresolved,
-    /// It failed its own checks on the new side.
+    /// The case failed its own checks on the new side.
     Invalid,
 }
 
@@ -174,11 +174,11 @@ pub enum ChangeOutcome {
 pub struct Side {
     /// Records that have a value for it.
     pub sessions: usize,
-    /// Its cost: the record's own, or the Hodges–Lehmann estimate over several.
+    /// The cost: the record's own, or the Hodges–Lehmann estimate over several.
     pub value: f64,
     /// 95 % interval within the session, where there is one session: it knows nothing of others.
     pub ci95: Option<[f64; 2]>,
-    /// Of a workload: case ∕ `baseline` − 1, within the session.
+    /// The added cost of a workload's probe: case ∕ `baseline` − 1, within the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<f64>,
     /// 95 % interval of `added`, where there is one session.
@@ -186,7 +186,7 @@ pub struct Side {
     pub added_ci95: Option<[f64; 2]>,
 }
 
-/// Where the interval of a change comes from.
+/// The source of a change's interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeBasis {
@@ -205,13 +205,13 @@ pub enum ChangeBasis {
 pub struct OneSided {
     /// The experiment's name.
     pub experiment: String,
-    /// Where it ran.
+    /// The target that it ran on.
     pub target: String,
     /// The case's name.
     pub case: String,
-    /// Why the other side has none, where it says.
+    /// The reason for which the other side has none, where it states one.
     pub reason: Option<String>,
-    /// Whether the other side was to measure it too, and has no value.
+    /// True if the other side was to measure it too, and has no value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unjudged: bool,
 }

@@ -33,11 +33,10 @@
 //! more than it must see.
 
 use bpfcost_stats::{
-    Policy, Sense,
     holm::holm,
     power::FALSE_ALARM_LEVEL,
     session_spread::SessionSpread,
-    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions, turns_needed},
+    sessions::{Basis as StatsBasis, SessionComparison, Sides, turns_needed},
     verdict::Verdict as StatsVerdict,
 };
 
@@ -46,11 +45,11 @@ use crate::{
     Status, compat, exact,
     history::CaseLevels,
     reading::{Reading, in_one_reading},
-    session_spread::CaseSpreads,
-    sides::{
-        RecordGroup, costs, distinct, epoch_spread, failed, groups, lacks, named, one_sided,
-        raw_sessions, run, sessions, side,
+    record_group::{
+        RecordGroup, costs, distinct, first_failure, groups, judge, labels, one_sided, raw_cost,
+        run, sessions, side, status_of,
     },
+    session_spread::CaseSpreads,
 };
 use bpfcost_measure::Warning;
 use bpfcost_model::Role;
@@ -59,7 +58,7 @@ use bpfcost_model::Role;
 /// by between sessions.
 const DEFAULT_THRESHOLD: f64 = 0.02;
 
-/// What is asked of a gate.
+/// The options of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GateOptions {
     /// The relative rise of a cost that it lets pass; 0.02 is 2 %.
@@ -94,12 +93,12 @@ impl GateOptions {
 /// where all records count instructions; and where all are of workloads, the runs' own margin for "the same".
 /// `must_see` is the rise that the gate must have been able to see in about three of four runs; without it,
 /// it passes whatever it could see.
-/// `kept` is what the machine of a record measured in other sessions of its kind, in a reading: of each case.
+/// `history` is what the machine of a record measured in other sessions of its kind, in a reading: of each case.
 pub fn compare(
     old: &[Record],
     new: &[Record],
     asked: GateOptions,
-    kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
+    history: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
 ) -> Result<Changes, CompareError> {
     let records = || old.iter().chain(new);
     let counts = records().all(|record| record.unit.is_counted());
@@ -129,7 +128,7 @@ pub fn compare(
 
     let groups = groups(&old, &new);
     if !groups.iter().any(RecordGroup::is_shared) {
-        return Err(CompareError::NothingInCommon(named(&old), named(&new)));
+        return Err(CompareError::NothingInCommon(labels(&old), labels(&new)));
     }
     let mut changes = Changes {
         schema: SCHEMA,
@@ -149,7 +148,7 @@ pub fn compare(
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
-        group.compare(threshold, family, &kept, &mut changes);
+        group.compare(threshold, family, &history, &mut changes);
     }
     settle(&mut changes);
     Ok(changes)
@@ -180,10 +179,10 @@ fn settle(changes: &mut Changes) {
             change.detectable = None;
         }
     }
-    changes.gate = changes.decided();
+    changes.gate = changes.decide_gate();
 }
 
-/// Which side of ± threshold the interval of a cost wholly lies on.
+/// The outcome if the interval of a cost lies wholly beyond ± threshold, or `None`.
 fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<ChangeOutcome> {
     let [low, high] = interval?;
     if low > threshold {
@@ -206,10 +205,9 @@ fn gate_sees(change: f64, low: f64, threshold: f64) -> f64 {
 }
 
 impl RecordGroup<'_> {
-    /// Whether instructions were counted.
-    fn counts(&self) -> bool {
-        let mut records = self.new.iter().chain(&self.old);
-        records.all(|record| record.unit.is_counted())
+    /// Returns whether instructions were counted.
+    pub(super) fn counts(&self) -> bool {
+        self.records().all(|record| record.unit.is_counted())
     }
 
     /// Adds the outcomes of this group; those beyond `same` and `invalid` are decided later.
@@ -217,13 +215,13 @@ impl RecordGroup<'_> {
         &self,
         threshold: f64,
         family: usize,
-        kept: &impl Fn(&Record, Reading) -> Vec<CaseLevels>,
+        history: &impl Fn(&Record, Reading) -> Vec<CaseLevels>,
         changes: &mut Changes,
     ) {
         let mut matched = Vec::new();
         for name in self.names(Role::Case) {
             let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
-            if let Some(problem) = failed(&self.new, &name) {
+            if let Some(problem) = first_failure(&self.new, &name) {
                 changes.cases.push(Change {
                     outcome: ChangeOutcome::Invalid,
                     old: side(&old),
@@ -234,12 +232,12 @@ impl RecordGroup<'_> {
                 matched.push((name, old, new));
             } else if !new.is_empty() {
                 // What could not run is new, and what failed may be repaired: neither has a cost to rise from.
-                let unjudged = lacks(&self.old, &name) == Some(Status::Ok);
+                let unjudged = status_of(&self.old, &name) == Some(Status::Ok);
                 changes
                     .only_new
                     .push(one_sided(&self.new, &self.old, name, unjudged));
             } else if !old.is_empty() {
-                let unjudged = lacks(&self.new, &name).is_some();
+                let unjudged = status_of(&self.new, &name).is_some();
                 changes
                     .only_old
                     .push(one_sided(&self.old, &self.new, name, unjudged));
@@ -265,7 +263,7 @@ impl RecordGroup<'_> {
             return;
         }
         let spreads =
-            Reading::ALL.map(|reading| CaseSpreads::of([&self.old, &self.new], reading, kept));
+            Reading::ALL.map(|reading| CaseSpreads::new([&self.old, &self.new], reading, history));
         let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
         let judged = if self.are_of_a_workload() {
             let (judged, warning) =
@@ -276,7 +274,11 @@ impl RecordGroup<'_> {
             let moved = compat::sentinel_moved(&self.old, &self.new);
             let machine = moved.as_ref().map_or(0.0, |(share, _)| *share);
             changes.warnings.extend(moved.map(|(_, warning)| warning));
-            self.judge(&names, &spreads, machine, threshold, family)
+            let sides = |name: &str| Sides {
+                machine,
+                ..self.raw_sides(name, &spreads)
+            };
+            self.changes(&names, sides, threshold, family)
         };
         changes.warnings.extend(self.captions(&judged, family));
         changes
@@ -293,51 +295,31 @@ impl RecordGroup<'_> {
         cases.next().map_or(Reading::AsFound, CaseRecord::reading)
     }
 
-    /// What is said of these cases, as far as it can be said of each by itself. `machine` is the share by which the
-    /// sentinel moved.
-    fn judge(
+    /// The sessions of a case on both sides by its costs as measured, on a machine that did not move.
+    fn raw_sides(&self, name: &str, spreads: &[CaseSpreads; 2]) -> Sides {
+        let spreads = spreads[self.reading(name) as usize].case(name);
+        self.sides(name, spreads, |_, record| raw_cost(record, name))
+    }
+
+    /// The changes of cases that both sides have, as far as each can be judged by itself.
+    pub(super) fn changes(
         &self,
         names: &[String],
-        spreads: &[CaseSpreads; 2],
-        machine: f64,
+        sides: impl Fn(&str) -> Sides,
         threshold: f64,
         family: usize,
     ) -> Vec<(Change, StatsBasis)> {
-        let sides: Vec<Sides> = names
-            .iter()
-            .map(|name| Sides {
-                machine,
-                spreads: spreads[self.reading(name) as usize].case(name),
-                epochs: epoch_spread(self.old.iter().chain(&self.new).copied(), name),
-                ..Sides::of(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
-            })
-            .collect();
-        let policy = Policy {
-            margin: threshold,
-            budget: None,
-            sense: Sense::Cost,
+        let sides: Vec<Sides> = names.iter().map(|name| sides(name)).collect();
+        let comparisons = judge(&sides, family, threshold);
+        let change = |(name, comparison): (&String, SessionComparison)| {
+            let change = self.change(name, &comparison, threshold);
+            (change, comparison.basis)
         };
-        let comparisons = judge_sessions(&sides, family, &policy);
-        names
-            .iter()
-            .zip(comparisons)
-            .map(|(name, comparison)| {
-                let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
-                let change = self.change(name, &old, &new, &comparison, threshold);
-                (change, comparison.basis)
-            })
-            .collect()
+        names.iter().zip(comparisons).map(change).collect()
     }
 
-    pub(super) fn change(
-        &self,
-        name: &str,
-        old: &[&CaseRecord],
-        new: &[&CaseRecord],
-        comparison: &SessionComparison,
-        threshold: f64,
-    ) -> Change {
-        let (old, new) = (side(old), side(new));
+    fn change(&self, name: &str, comparison: &SessionComparison, threshold: f64) -> Change {
+        let [old, new] = [&self.old, &self.new].map(|records| side(&sessions(records, name)));
         let plain = old.zip(new).map(|(old, new)| new.value / old.value - 1.0);
         let detectable = comparison.detectable.filter(|share| share.is_finite());
         let has_interval = comparison.relative.is_some();
@@ -378,10 +360,11 @@ impl RecordGroup<'_> {
 
     /// A change of which only the names are known.
     fn blank(&self, name: &str) -> Change {
-        let records = || self.new.iter().chain(&self.old);
-        let group = records().find_map(|record| Some(record.case(name)?.group.clone()));
-        let group = group.unwrap_or_default();
-        let blank = |record: &&Record| Change {
+        let mut groups = self
+            .records()
+            .filter_map(|record| Some(&record.case(name)?.group));
+        let group = groups.next().cloned().unwrap_or_default();
+        let blank = |record: &Record| Change {
             experiment: record.experiment.clone(),
             target: record.target.clone(),
             unit: record.unit,
@@ -389,10 +372,11 @@ impl RecordGroup<'_> {
             group,
             ..Change::default()
         };
-        records().next().map(blank).unwrap_or_default()
+        self.records().next().map(blank).unwrap_or_default()
     }
 
-    /// What widened the intervals, and how to have narrower ones; nothing where none is widened.
+    /// Warnings about the spread that widened the intervals, with a way to narrower ones; none where no interval is
+    /// widened.
     fn captions(&self, judged: &[(Change, StatsBasis)], family: usize) -> Vec<Warning> {
         let widest = judged
             .iter()
@@ -409,10 +393,12 @@ impl RecordGroup<'_> {
         let Some(SessionSpread { share, freedom }) = widest else {
             return Vec::new();
         };
-        let what = self
-            .new
-            .first()
-            .map_or_else(String::new, |record| compat::what(record));
+        let what = self.records().next().map_or_else(String::new, compat::what);
+        let (of_probes, self_test) = if self.are_of_a_workload() {
+            (", more for a probe that adds more than 5 %", "")
+        } else {
+            ("", ", and `bpfcost self-test`")
+        };
         let percent = share * 100.0;
         let needed = turns_needed(family);
         let in_turn = format!("{needed} records per side in turn (A B A B)");
@@ -429,15 +415,8 @@ impl RecordGroup<'_> {
                 "session-spread-unknown",
                 format!(
                     "{what}: too few sessions of this machine are known to estimate their spread; up to {percent:.0} % \
-                     is assumed{}. Measure {in_turn}; or run more sessions: each run on this machine counts{}",
-                    match self.are_of_a_workload() {
-                        true => ", more for a probe that adds more than 5 %",
-                        false => "",
-                    },
-                    match self.are_of_a_workload() {
-                        true => "",
-                        false => ", and `bpfcost self-test`",
-                    },
+                     is assumed{of_probes}. Measure {in_turn}; or run more sessions: each run on this machine \
+                     counts{self_test}",
                 ),
             ),
         }];
@@ -457,7 +436,8 @@ impl RecordGroup<'_> {
     /// A floor that moved says that the harness or the machine did, not what is measured.
     fn floors(&self, spreads: &[CaseSpreads; 2], threshold: f64, family: usize) -> Vec<Warning> {
         let names = self.names(Role::Floor);
-        self.judge(&names, spreads, 0.0, threshold, family.max(names.len()))
+        let sides = |name: &str| self.raw_sides(name, spreads);
+        self.changes(&names, sides, threshold, family.max(names.len()))
             .into_iter()
             .filter_map(|(change, _)| {
                 beyond(change.relative_ci90, threshold)?;

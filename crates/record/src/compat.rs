@@ -1,15 +1,15 @@
-//! Whether records can be compared at all, and which of their conditions differ.
+//! Checks that records can be compared, and lists the conditions that differ.
 
 use std::collections::BTreeMap;
 
 use bpfcost_stats::sample::median;
 use thiserror::Error;
 
-use crate::{GateOptions, Machine, Record, sides::named};
+use crate::{GateOptions, Machine, Record, record_group::labels};
 use bpfcost_measure::{Plan, Warning};
 use bpfcost_model::{Headline, Role, Unit};
 
-/// Why two sides can't be compared.
+/// The reason for which two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum CompareError {
     /// Nothing to compare.
@@ -18,7 +18,7 @@ pub enum CompareError {
     /// The threshold makes no sense.
     #[error("{0} is not a valid threshold; write it like 2%")]
     Threshold(f64),
-    /// What must be seen is let pass.
+    /// The rise that must be seen is below the threshold, and would pass.
     #[error(
         "a gate that lets a rise of {} pass can't be asked to see one of {}; raise --must-see, or lower --threshold",
         percent(*.1), percent(*.0)
@@ -50,9 +50,9 @@ pub enum CompareError {
         case: String,
         /// The factor's name.
         factor: String,
-        /// Its value on one side.
+        /// The factor's value on one side.
         one: String,
-        /// That on the other.
+        /// The factor's value on the other side.
         other: String,
     },
     /// Short batches against long ones: first touches of cold data weigh otherwise.
@@ -75,12 +75,12 @@ pub enum CompareError {
     Exact(String, String),
 }
 
-/// What a record measured, as errors and warnings name it.
+/// The experiment and target of a record, as errors and warnings name them.
 pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
 }
 
-/// How something was or will be measured, as far as that must be the same to compare it.
+/// The conditions of a measurement, made or planned, that must be the same to compare it.
 pub(super) struct Terms<'a> {
     unit: Unit,
     cpus: usize,
@@ -92,7 +92,7 @@ pub(super) struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    pub(super) fn of(record: &'a Record) -> Self {
+    pub(super) fn from_record(record: &'a Record) -> Self {
         Terms {
             unit: record.unit,
             cpus: record.asked.cpus.len(),
@@ -106,7 +106,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    fn planned(plan: &'a Plan) -> Self {
+    fn from_plan(plan: &'a Plan) -> Self {
         Terms {
             unit: plan.unit,
             cpus: plan.cpus.len(),
@@ -153,8 +153,8 @@ impl<'a> Terms<'a> {
         Ok(())
     }
 
-    /// What was chosen otherwise for one run of counts than for another, among what a count depends on.
-    pub(super) fn chosen(&self, other: &Self) -> Vec<String> {
+    /// The choices in which two runs of counts differ, among those that a count depends on.
+    pub(super) fn different_choices(&self, other: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         // The mean over 6 batches of a table's states is another than that over 8.
         if self.quick != other.quick {
@@ -172,13 +172,13 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Whether a record of this plan could be compared with these, as far as that is known before it is measured.
+/// Checks that a record of this plan could be compared with these, as far as that is known before it is measured.
 pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result<(), CompareError> {
-    let planned = Terms::planned(plan);
+    let planned = Terms::from_plan(plan);
     let same =
         |record: &&Record| record.experiment == plan.experiment && record.target == plan.target;
     let shares = |record: &Record| {
-        Terms::of(record)
+        Terms::from_record(record)
             .cases
             .iter()
             .any(|name| planned.cases.contains(name))
@@ -186,12 +186,12 @@ pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result
     if !records.iter().filter(same).any(shares) {
         let new = format!("{} on {}", plan.experiment, plan.target);
         let old: Vec<&Record> = records.iter().collect();
-        return Err(CompareError::NothingInCommon(named(&old), new));
+        return Err(CompareError::NothingInCommon(labels(&old), new));
     }
     for record in records.iter().filter(same) {
-        let (what, terms) = (what(record), Terms::of(record));
+        let (what, terms) = (what(record), Terms::from_record(record));
         terms.agree(&planned, &what)?;
-        let differs = terms.chosen(&planned).join("; ");
+        let differs = terms.different_choices(&planned).join("; ");
         if plan.counts() && !differs.is_empty() {
             return Err(CompareError::Exact(what, differs));
         }
@@ -216,9 +216,9 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
     let mut versions = vec![first.bpfcost.as_str()];
     let mut other_cpus = false;
     for other in others {
-        let (terms, others) = (Terms::of(first), Terms::of(other));
+        let (terms, others) = (Terms::from_record(first), Terms::from_record(other));
         terms.agree(&others, &what)?;
-        let values = (counted(first), counted(other));
+        let values = (describe_values(first), describe_values(other));
         if values.0 != values.1 {
             return Err(CompareError::Workload(what, values.0, values.1));
         }
@@ -231,7 +231,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             .map(|(name, one, two)| format!("{name} {one} → {two}"))
             .collect();
         if first.unit.is_counted() {
-            differences.extend(terms.chosen(&others));
+            differences.extend(terms.different_choices(&others));
         }
         for difference in differences {
             if !differs.contains(&difference) {
@@ -257,7 +257,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             format!(
                 "the comparison is of {}: the share that each probe added within its run. To compare two probes, \
                  or two versions of one, give both to one run of `bpfcost overhead`",
-                counted(first)
+                describe_values(first)
             ),
         ),
         (
@@ -280,8 +280,8 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         .collect())
 }
 
-/// What the values of a record are: `CPU time of the server per command`.
-fn counted(record: &Record) -> String {
+/// A description of a record's values: `CPU time of the server per command`.
+fn describe_values(record: &Record) -> String {
     match record.layout.workload() {
         None => "not a workload".to_owned(),
         Some(workload) => format!(
@@ -295,8 +295,8 @@ fn counted(record: &Record) -> String {
     }
 }
 
-/// By what share the sentinel, which shares no code with any case, moved between the sides, where that is more than
-/// the margin: then the machine changed, and the cases with it.
+/// The relative change between the sides of the sentinel, which shares no code with any case, if it is more than the
+/// margin: then the machine changed, and the cases with it.
 pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<(f64, Warning)> {
     let level = |side: &[&Record]| {
         let levels: Vec<f64> = side
@@ -322,7 +322,7 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<(f64, W
     })
 }
 
-/// What of two machines differs, among what a cost depends on: its name, and both.
+/// The properties in which two machines differ, among those that a cost depends on: name and both values.
 pub(super) fn unlike(
     one: &Machine,
     other: &Machine,

@@ -9,20 +9,20 @@ use bpfcost_model::Role;
 pub struct CostEstimate {
     /// The estimate, in the unit of what it is of.
     pub value: f64,
-    /// Its interval.
+    /// The interval.
     pub ci95: Option<[f64; 2]>,
 }
 
-/// What a case costs.
+/// The cost of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// The cost.
     pub value: f64,
-    /// Its 95 % interval, or the range that a count takes over loads; `None` if it is unknown.
+    /// The 95 % interval, or the range that a count takes over loads; `None` if it is unknown.
     pub ends: Option<[f64; 2]>,
-    /// By how much two counts that are the same may differ.
+    /// The largest difference between two counts that are the same.
     pub rounding: f64,
-    /// The part of what was measured that it is: what sessions move by, they move all of that by.
+    /// The part of the measured value that it is: sessions move the measured value as a whole.
     pub(super) part: f64,
 }
 
@@ -38,7 +38,7 @@ impl Cost {
         })
     }
 
-    /// What is left without the floor; `None` where that is no number.
+    /// The cost without the floor; `None` where that is no number.
     fn net(case: &CaseRecord, floor: Option<&CaseRecord>) -> Option<Self> {
         let (raw, net) = (Cost::raw(case)?, case.net.as_ref()?);
         let value = net.value?;
@@ -62,14 +62,14 @@ impl Cost {
         self.ends.filter(|[low, high]| high - low > self.rounding)
     }
 
-    /// Whether it is shown to be above zero.
+    /// Returns whether it is shown to be above zero.
     pub(super) fn is_something(&self) -> bool {
         self.ends.map_or(self.value, |[low, _]| low) > self.rounding
     }
 }
 
 impl Record {
-    /// What a case costs: net where cases span a grid, else as measured. `None` where it has no number.
+    /// The cost of a case: net where cases span a grid, otherwise as measured. `None` where it has no number.
     pub fn cost(&self, case: &CaseRecord) -> Option<Cost> {
         if case.status != Status::Ok {
             return None;

@@ -15,14 +15,13 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use bpfcost_stats::{
-    Policy, Sense,
     session_spread::{SessionSpread, SessionSpreads},
-    sessions::{Basis, Sides, judge_sessions},
+    sessions::{Basis, Sides},
 };
 
 use crate::{
     CaseRecord, ChangeOutcome, CompareError, Cost, Reading, Record, VerdictRecord, compat, exact,
-    sides::{dated, epoch_spread, estimate},
+    record_group::{self, RecordGroup},
 };
 use bpfcost_model::{Grid, Role, Unit};
 
@@ -39,18 +38,18 @@ pub struct CrossTarget<'a> {
     pub left_out: usize,
 }
 
-/// One target and what it is held against.
+/// One target and the target that it is compared with.
 #[derive(Debug)]
 pub struct CrossTargetColumn<'a> {
-    /// Its record.
+    /// The target's record.
     pub record: &'a Record,
-    /// What it is compared with.
+    /// The target that it is compared with.
     pub against: Reference,
-    /// What else than the kernel differs from that: the programs, the CPU, ….
+    /// The differences from that one besides the kernel: the programs, the CPU, ….
     pub also_differs: Vec<String>,
 }
 
-/// What a target is compared with.
+/// The target that a target is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// The first of its kind: others are compared with it.
@@ -77,20 +76,20 @@ pub struct CrossTargetRow<'a> {
 /// One case on one target.
 #[derive(Debug)]
 pub struct CrossTargetCell<'a> {
-    /// What was measured; `None` where it was no part of that run.
+    /// The case; `None` where it was no part of that run.
     pub case: Option<Cow<'a, CaseRecord>>,
-    /// How it differs from the target that this one is compared with.
+    /// The difference from the target that this one is compared with.
     pub difference: Option<Difference>,
 }
 
-/// How a case differs between two targets.
+/// The difference of a case between two targets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     /// here ∕ there − 1.
     pub relative: f64,
-    /// Its 95 % interval, the spread between sessions included; `None` for counts.
+    /// The 95 % interval of `relative`, the spread between sessions included; `None` for counts.
     pub relative_ci95: Option<[f64; 2]>,
-    /// What can be said: [`VerdictRecord::Slower`] where it costs more here.
+    /// The verdict: [`VerdictRecord::Slower`] where it costs more here.
     pub verdict: VerdictRecord,
 }
 
@@ -115,7 +114,7 @@ impl<'a> CrossTarget<'a> {
     pub fn new(records: &[&'a Record]) -> Self {
         let records_given = records.len();
         let records = latest(records);
-        let columns = standings(&records);
+        let columns = columns_of(&records);
         let mut rows = rows(&records);
         let session_spread = judge(&columns, &mut rows);
         CrossTarget {
@@ -127,7 +126,7 @@ impl<'a> CrossTarget<'a> {
     }
 }
 
-/// What distinguishes one column from another.
+/// The key that distinguishes one column from another.
 fn place(record: &Record) -> (&str, &str, bool) {
     let machine = &record.machine;
     (&record.target, &machine.kernel, machine.emulates_time())
@@ -147,7 +146,7 @@ fn latest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
     kept
 }
 
-/// How a record's numbers came about: only numbers of one kind can be compared.
+/// The kind of a record's numbers: only numbers of one kind can be compared.
 fn kind(record: &Record) -> (Unit, Option<&str>) {
     // Another emulator of counts is noted, but counts are counts; and KVM leaves the times to the CPU.
     let emulator = record.machine.emulator.as_deref();
@@ -157,8 +156,8 @@ fn kind(record: &Record) -> (Unit, Option<&str>) {
     )
 }
 
-fn standings<'a>(records: &[&'a Record]) -> Vec<CrossTargetColumn<'a>> {
-    let standing = |(index, &record): (usize, &&'a Record)| {
+fn columns_of<'a>(records: &[&'a Record]) -> Vec<CrossTargetColumn<'a>> {
+    let column = |(index, &record): (usize, &&'a Record)| {
         let alike = |other: &&Record| kind(other) == kind(record);
         let first = records[..index].iter().position(alike);
         let (against, also_differs) = match first {
@@ -174,10 +173,10 @@ fn standings<'a>(records: &[&'a Record]) -> Vec<CrossTargetColumn<'a>> {
             also_differs,
         }
     };
-    records.iter().enumerate().map(standing).collect()
+    records.iter().enumerate().map(column).collect()
 }
 
-/// What a record is held against: the first of its kind, in that column, where the two can be compared.
+/// The reference of a record: the first of its kind, in that column, where the two can be compared.
 fn against(record: &Record, column: usize, first: &Record) -> Reference {
     match compat::compatible(&[first, record]) {
         // Refused in a gate; the very question here.
@@ -190,7 +189,7 @@ fn against(record: &Record, column: usize, first: &Record) -> Reference {
     }
 }
 
-/// What two runs differ in besides the kernel, as far as costs depend on it.
+/// The differences between two runs besides the kernel, as far as costs depend on them.
 fn differences(one: &Record, other: &Record) -> Vec<String> {
     let machines = compat::unlike(&one.machine, &other.machine);
     let relevant = machines.filter_map(|(name, one, other)| match name {
@@ -204,7 +203,9 @@ fn differences(one: &Record, other: &Record) -> Vec<String> {
     });
     let mut differs: Vec<String> = relevant.collect();
     if one.unit.is_counted() {
-        differs.extend(compat::Terms::of(one).chosen(&compat::Terms::of(other)));
+        differs.extend(
+            compat::Terms::from_record(one).different_choices(&compat::Terms::from_record(other)),
+        );
     }
     differs
 }
@@ -277,86 +278,64 @@ fn judge(
     columns: &[CrossTargetColumn<'_>],
     rows: &mut [CrossTargetRow<'_>],
 ) -> Option<SessionSpread> {
-    let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
-    let mut spreads: Option<[SessionSpreads; 2]> = None;
-    let margin = columns
-        .iter()
-        .map(|column| column.record.asked.margin)
-        .fold(0.0, f64::max);
-    for (place, column) in columns.iter().enumerate() {
-        let Reference::Column(first) = column.against else {
-            continue;
+    let margins = columns.iter().map(|column| column.record.asked.margin);
+    let margin = margins.fold(0.0, f64::max);
+    let spreads = Reading::ALL.map(|reading| stated_spreads(columns, reading));
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    let mut sides: Vec<Sides> = Vec::new();
+    for (place, first) in pairs(columns) {
+        let [old, new] = [first, place].map(|at| columns[at].record);
+        let group = RecordGroup {
+            old: vec![old],
+            new: vec![new],
         };
-        let unit = column.record.unit;
-        if !unit.is_counted() {
-            let records = [column.record, columns[first].record];
-            for record in records {
-                let stated = Reading::ALL.map(|reading| record.stated_spreads(reading));
-                let larger = |all: [SessionSpreads; 2]| [0, 1].map(|at| all[at].larger(stated[at]));
-                spreads = Some(spreads.map_or(stated, larger));
-            }
-        }
         for (index, row) in rows.iter_mut().enumerate() {
-            let [Some(old), Some(new)] =
-                [first, place].map(|at| comparable(&row.cells[at], columns[at].record))
-            else {
+            let costs =
+                [(first, old), (place, new)].map(|(at, record)| comparable(&row.cells[at], record));
+            let [Some(old), Some(new)] = costs else {
                 continue;
             };
-            if unit.is_counted() {
-                row.cells[place].difference = counted(old, new)
-            } else {
-                timed.push((index, place, [old, new]))
+            let case = row.cells[place].case.as_deref();
+            let reading = case.map_or(Reading::AsFound, CaseRecord::reading);
+            if group.counts() {
+                row.cells[place].difference = count_difference(old, new);
+            } else if let Some(spreads) = spreads[reading as usize] {
+                places.push((index, place));
+                sides.push(group.sides(row.name, spreads, |side, _| costs[side]));
             }
         }
     }
-    let spreads = spreads?;
-    let policy = Policy {
-        margin,
-        budget: None,
-        sense: Sense::Cost,
-    };
-    let sides: Vec<Sides> = timed
-        .iter()
-        .map(|(row, place, costs)| {
-            let Reference::Column(first) = columns[*place].against else {
-                return Sides::of(Vec::new(), Vec::new());
-            };
-            let [old, new] = [(first, costs[0]), (*place, costs[1])]
-                .map(|(at, cost)| dated(&[columns[at].record], |_| estimate(&cost)));
-            let part = costs[0].part.min(costs[1].part);
-            let case = rows[*row].cells[*place].case.as_deref();
-            let reading = case.map_or(Reading::AsFound, CaseRecord::reading);
-            Sides {
-                spreads: spreads[reading as usize],
-                leverage: 1.0 / part,
-                epochs: epoch_spread(
-                    [columns[first].record, columns[*place].record],
-                    rows[*row].name,
-                ),
-                ..Sides::of(old, new)
-            }
-        })
-        .collect();
-    let mut widest: Option<SessionSpread> = None;
-    for ((row, column, _), found) in timed
-        .iter()
-        .zip(judge_sessions(&sides, sides.len(), &policy))
-    {
-        if let Basis::Widened(spread) = found.basis {
-            widest = widest
-                .filter(|one| one.share >= spread.share)
-                .or(Some(spread));
-        }
-        let Some(relative) = found.relative.filter(|relative| relative.value.is_finite()) else {
-            continue;
-        };
-        rows[*row].cells[*column].difference = Some(Difference {
+    let comparisons = record_group::judge(&sides, sides.len(), margin);
+    for ((row, column), comparison) in places.into_iter().zip(&comparisons) {
+        let relative = comparison.relative.filter(|one| one.value.is_finite());
+        rows[row].cells[column].difference = relative.map(|relative| Difference {
             relative: relative.value,
             relative_ci95: Some([relative.low, relative.high]),
-            verdict: VerdictRecord::from(found.verdict),
+            verdict: VerdictRecord::from(comparison.verdict),
         });
     }
-    widest
+    let widened = comparisons.iter().filter_map(|one| match one.basis {
+        Basis::Widened(spread) => Some(spread),
+        Basis::Turns { .. } => None,
+    });
+    widened.reduce(|one, other| if one.share >= other.share { one } else { other })
+}
+
+/// Each column that is compared, with the column that it is compared with.
+fn pairs(columns: &[CrossTargetColumn<'_>]) -> impl Iterator<Item = (usize, usize)> {
+    let columns = columns.iter().enumerate();
+    columns.filter_map(|(place, column)| match column.against {
+        Reference::Column(first) => Some((place, first)),
+        Reference::First | Reference::Nothing(_) => None,
+    })
+}
+
+/// The largest spreads between sessions that records of compared times state; `None` if no times are compared.
+fn stated_spreads(columns: &[CrossTargetColumn<'_>], reading: Reading) -> Option<SessionSpreads> {
+    let timed = pairs(columns).filter(|(place, _)| !columns[*place].record.unit.is_counted());
+    let records = timed.flat_map(|(place, first)| [place, first].map(|at| columns[at].record));
+    let stated = records.map(|record| record.stated_spreads(reading));
+    stated.reduce(SessionSpreads::larger)
 }
 
 /// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.
@@ -366,7 +345,7 @@ fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
 }
 
 /// The difference of two counts. They repeat, so the margin is zero.
-fn counted(old: Cost, new: Cost) -> Option<Difference> {
+fn count_difference(old: Cost, new: Cost) -> Option<Difference> {
     let (outcome, relative) = exact::change(&[old], &[new], 0.0);
     Some(Difference {
         relative: relative?,

@@ -1,8 +1,8 @@
-//! What disturbed a run, as a journal keeps it. The target detects it.
+//! Disturbances of a run, as a journal stores them. The target detects them.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened to the machine while it measured. Parts of a resumed run add up.
+/// Disturbances of the machine while it measured. Parts of a resumed run add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disturbance {

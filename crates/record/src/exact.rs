@@ -11,13 +11,13 @@ use crate::{
     BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
     run_data,
 };
-use bpfcost_measure::{CaseData, Centre};
+use bpfcost_measure::{Calibration, CaseData, Centre};
 use bpfcost_model::Pair;
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
 /// through the same states.
 fn whole(data: &CaseData) -> Option<Count> {
-    let trials = count(&data.samples.concat(), ops(data))?;
+    let trials = count(&data.samples.concat(), ops(data.calibration))?;
     if trials.repeats > 0 {
         return Some(trials);
     }
@@ -33,20 +33,20 @@ fn whole(data: &CaseData) -> Option<Count> {
 
 /// The count of each load; NaN where a load has no trial.
 pub(super) fn load_counts(data: &CaseData) -> Vec<f64> {
-    let of_load =
-        |samples: &Vec<f64>| count(samples, ops(data)).map_or(f64::NAN, |count| count.value);
+    let of_load = |samples: &Vec<f64>| {
+        count(samples, ops(data.calibration)).map_or(f64::NAN, |count| count.value)
+    };
     data.samples.iter().map(of_load).collect()
 }
 
 /// Operations over which the clock's rounding is spread.
-fn ops(data: &CaseData) -> u64 {
-    data.calibration
-        .map_or(1, |calibration| calibration.batch.0)
+fn ops(calibration: Option<Calibration>) -> u64 {
+    calibration.map_or(1, |calibration| calibration.batch.0)
 }
 
-/// By how much two values that are the same may differ: the clock rounds.
-fn rounding(data: &CaseData) -> f64 {
-    4.0 / ops(data) as f64
+/// The largest difference between two values that are the same: the clock rounds.
+fn rounding(calibration: Option<Calibration>) -> f64 {
+    4.0 / ops(calibration) as f64
 }
 
 /// A case's count and the description of its trials; `None` without trials.
@@ -65,14 +65,14 @@ pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
     })
 }
 
-/// What is left of a case after its floor.
+/// The net cost of a case: its count minus that of its floor.
 pub(super) fn net(case: &CaseData, floor: &CaseData) -> Option<Net> {
     let left = whole(case)?.value - whole(floor)?.value;
     Some(Net {
         bracket: [left, left],
         value: Some(left),
         ci95: None,
-        distinguishable: left > rounding(case).max(rounding(floor)),
+        distinguishable: left > rounding(case.calibration).max(rounding(floor.calibration)),
     })
 }
 
@@ -113,16 +113,20 @@ pub(super) fn comparison(
         resolve_s: None,
         budget_s: None,
         // Whether even the most expensive load is within it, or even the cheapest over. What the clock rounds is no cost.
-        budget: budget.map(|budget| match () {
-            () if range[1] - rounding <= (1.0 + budget) * base[0] => BudgetVerdict::Within,
-            () if range[0] - rounding > (1.0 + budget) * base[1] => BudgetVerdict::Over,
-            () => BudgetVerdict::CantTell,
+        budget: budget.map(|budget| {
+            if range[1] - rounding <= (1.0 + budget) * base[0] {
+                BudgetVerdict::Within
+            } else if range[0] - rounding > (1.0 + budget) * base[1] {
+                BudgetVerdict::Over
+            } else {
+                BudgetVerdict::CantTell
+            }
         }),
     })
 }
 
-/// What became of a case between two sides: by the ranges that its count takes over the loads of each
-/// (over all trials, where neither trials nor loads repeat).
+/// The change of a case between two sides, by the ranges that its count takes over the loads of each (over all trials,
+/// where neither trials nor loads repeat).
 pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (ChangeOutcome, Option<f64>) {
     let costs = || old.iter().chain(new);
     let rounding = costs().map(|cost| cost.rounding).fold(0.0, f64::max);
@@ -161,12 +165,10 @@ pub(super) fn range(side: &[Cost]) -> Option<[f64; 2]> {
 
 /// Rounding of the counts of a case, from its record.
 pub fn recorded_rounding(case: &CaseRecord) -> f64 {
-    4.0 / case
-        .calibration
-        .map_or(1, |calibration| calibration.batch.0) as f64
+    rounding(case.calibration)
 }
 
-/// So many loads must agree to stand for a case whose trials don't: two may by chance.
+/// The number of loads that must agree to represent a case whose trials don't: two may by chance.
 const AGREEING_LOADS: usize = 3;
 
 /// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
@@ -181,7 +183,7 @@ pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     } else {
         [low, high]
     };
-    let mean = now_and_then(case).map_or(raw.value, |rare| rare.mean);
+    let mean = rare_work(case).map_or(raw.value, |rare| rare.mean);
     Some([low.min(mean), high.max(mean)])
 }
 
@@ -194,14 +196,14 @@ pub struct RareWork {
     pub mean: f64,
 }
 
-/// One batch may have been interrupted without notice; so many were not.
+/// The fewest disagreeing batches that are no accident: one may have been interrupted without notice.
 const FEWEST_RARE: usize = 2;
-/// From so many instructions in the mean on, work that is done now and then counts: half of the one that a gate sees.
+/// The mean number of instructions from which work that is done now and then counts: half of the one that a gate sees.
 const LEAST_RARE: f64 = 0.5;
 
 /// The batches of a counted case that disagree with its count, if they are more than an accident; `None` where no count
 /// repeats.
-pub fn now_and_then(case: &CaseRecord) -> Option<RareWork> {
+pub fn rare_work(case: &CaseRecord) -> Option<RareWork> {
     let raw = case.raw.as_ref().filter(|raw| raw.repeats > Some(0))?;
     let [low, high] = raw.loads?;
     let rounding = recorded_rounding(case);
@@ -227,7 +229,6 @@ pub(super) fn widest(costs: &[Cost]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bpfcost_measure::Calibration;
     use bpfcost_model::Batch;
 
     fn case(samples: &[&[f64]]) -> CaseData {
@@ -284,8 +285,8 @@ mod tests {
             part: 1.0,
         };
         let verdict = |case: [f64; 2], baseline: [f64; 2]| {
-            let found = comparison(&pair(), &cost(case), &cost(baseline), Some(0.05)).unwrap();
-            (found.verdict, found.budget.unwrap(), found.p)
+            let record = comparison(&pair(), &cost(case), &cost(baseline), Some(0.05)).unwrap();
+            (record.verdict, record.budget.unwrap(), record.p)
         };
         let within = BudgetVerdict::Within;
         assert_eq!(
@@ -300,8 +301,8 @@ mod tests {
         assert_eq!(verdict([200.0; 2], [100.0; 2]).1, BudgetVerdict::Over);
         // One instruction more is over a budget of none, and what the clock rounds is not.
         let of_none = |case: f64| {
-            let found = comparison(&pair(), &cost([case; 2]), &cost([100.0; 2]), Some(0.0));
-            found.unwrap().budget
+            let record = comparison(&pair(), &cost([case; 2]), &cost([100.0; 2]), Some(0.0));
+            record.unwrap().budget
         };
         assert_eq!(of_none(101.0), Some(BudgetVerdict::Over));
         assert_eq!(of_none(100.005), Some(within));
@@ -332,7 +333,7 @@ mod tests {
             Some([100.0; 2]),
             "an interruption"
         );
-        let rare = now_and_then(&record(3)).unwrap();
+        let rare = rare_work(&record(3)).unwrap();
         assert_eq!((rare.batches, rare.mean), ([3, 30], 104.0));
         assert_eq!(recorded_range(&record(3)), Some([100.0, 104.0]));
         let [swept, plain] = [3, 0].map(|rare| Cost::raw(&record(rare)).unwrap());

@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::{Record, SCHEMA};
 
-/// Why a record can't be written or read.
+/// An error in writing or reading a record.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The folder that it should lie in is not there.
@@ -29,7 +29,7 @@ pub enum FileError {
     /// A folder, a device or a pipe stands there.
     #[error("{0} is not a regular file; choose another --out")]
     NotPlain(PathBuf),
-    /// It can't be written: no space, no permission, …
+    /// The file can't be written: no space, no permission, …
     #[error("can't write {0}: {1}; {advice}", advice = way_out(.1))]
     Write(PathBuf, #[source] io::Error),
     /// There is nothing of that name.
@@ -37,7 +37,7 @@ pub enum FileError {
         "there is no file or folder {0}\n  A run prints the path of its record; --out FILE sets it"
     )]
     Missing(PathBuf),
-    /// It can't be read.
+    /// The file can't be read.
     #[error("can't read {0}: {1}; name a record (*.json) that this user may read")]
     Read(PathBuf, #[source] io::Error),
     /// A folder without records.
@@ -57,7 +57,7 @@ pub enum FileError {
         line: usize,
         /// Counted from 1.
         column: usize,
-        /// What is wrong there.
+        /// The error at that place.
         what: String,
     },
     /// Another kind of file.
@@ -81,7 +81,7 @@ pub enum FileError {
     Newer(PathBuf, String, u32),
 }
 
-/// What to do where a file can't be written.
+/// The advice for a file that can't be written.
 fn way_out(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -97,7 +97,7 @@ const HEADROOM: usize = 1 << 20;
 
 /// Makes sure, before anything is measured, that a record can be written there.
 pub fn writable(out: &Path) -> Result<(), FileError> {
-    let out = followed(out)?;
+    let out = follow_links(out)?;
     // Without a name, where the file system can: a kill leaves nothing of it behind.
     tempfile::tempfile_in(folder_of(&out)?)
         .and_then(|mut file| file.write_all(&vec![0; HEADROOM]))
@@ -119,9 +119,9 @@ pub fn replace(
     out: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
-    let out = followed(out)?;
+    let out = follow_links(out)?;
     let failed = |source| FileError::Write(out.clone(), source);
-    let named = match unnamed(folder_of(&out)?) {
+    let named = match open_unnamed(folder_of(&out)?) {
         Ok(file) => {
             write_whole(&file, fill).map_err(failed)?;
             name(&file, &out).map_err(failed)?
@@ -147,11 +147,11 @@ fn write_whole(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>)
     file.sync_all()
 }
 
-/// As any other file, the umask taken off: a record is there to be read by others.
+/// The mode of any new file, less the umask: others may read a record.
 const MODE: u32 = 0o666;
 
 /// A file in `folder` that has no name, and ends with this process where it gets none.
-fn unnamed(folder: &Path) -> io::Result<File> {
+fn open_unnamed(folder: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
         .mode(MODE)
@@ -174,7 +174,7 @@ fn named(folder: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// What a file is called that is not finished.
+/// A builder of names for unfinished files.
 fn part() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".bpfcost-").suffix(".part");
@@ -182,7 +182,7 @@ fn part() -> tempfile::Builder<'static, 'static> {
 }
 
 /// The file that a path means, links followed; refuses what a rename would destroy.
-fn followed(out: &Path) -> Result<PathBuf, FileError> {
+fn follow_links(out: &Path) -> Result<PathBuf, FileError> {
     match fs::metadata(out) {
         Ok(seen) if seen.is_file() => {
             fs::canonicalize(out).map_err(|source| FileError::Write(out.to_owned(), source))
@@ -253,7 +253,7 @@ fn load_file(path: &Path) -> Result<Vec<Record>, FileError> {
     parse(&bytes, path)
 }
 
-/// What every version of a record has.
+/// The keys that every version of a record has.
 #[derive(Deserialize)]
 struct RecordVersion {
     schema: u32,

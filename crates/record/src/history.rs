@@ -35,22 +35,20 @@ pub struct SessionHistory {
     path: PathBuf,
 }
 
-/// The file's content.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct HistoryContent {
     schema: u32,
-    /// By CPU and kernel, in the order in which they ended.
-    machines: BTreeMap<String, Vec<KeptSession>>,
+    /// Sessions by CPU and kernel, in the order in which they ended.
+    machines: BTreeMap<String, Vec<StoredSession>>,
 }
 
-/// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct KeptSession {
+struct StoredSession {
     /// When it began, RFC 3339 in UTC.
     started: String,
-    /// What was measured: sessions of one series measured the same.
+    /// A hash of the programs and the workload: sessions of one series measured the same.
     series: String,
-    /// Whether it was of a workload: then a level is what a probe leaves of a server's speed, not a cost.
+    /// True if it was of a workload: then a level is what a probe leaves of a server's speed, not a cost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     workload: bool,
     /// The undisturbed cost of the anchor, as a multiple of the sentinel's.
@@ -63,14 +61,15 @@ struct KeptSession {
     undisturbed: BTreeMap<String, f64>,
 }
 
-/// What a case cost in the sessions of one series.
+/// The levels of a case in the sessions of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseLevels {
-    /// What was measured with which programs: in other series, other things have the name of this case.
+    /// The series, a hash of what was measured with which programs: in other series, other things have the name of this
+    /// case.
     pub series: String,
-    /// Its name.
+    /// The case's name.
     pub case: String,
-    /// Its level in each session.
+    /// The case's level in each session.
     pub levels: Vec<Level>,
 }
 
@@ -86,12 +85,12 @@ impl SessionHistory {
         SessionHistory { path: path.into() }
     }
 
-    /// Where it lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the machine of a record measured so far of that record's kind: each case of each series.
+    /// The levels that the machine of a record has measured so far of that record's kind: each case of each series.
     pub fn levels(&self, record: &Record, reading: Reading) -> Result<Vec<CaseLevels>, FileError> {
         let mut content = self.read()?;
         let sessions = content.machines.remove(&key(&record.machine));
@@ -144,9 +143,9 @@ impl SessionHistory {
         self.keep(record)
     }
 
-    /// Keeps a session that came to its end. Counts repeat, and have nothing to tell.
+    /// Stores a session that came to its end. Counts repeat, so their sessions are not stored.
     pub fn keep(&self, record: &Record) -> Result<(), FileError> {
-        let session = KeptSession {
+        let session = StoredSession {
             started: record.started.clone(),
             series: series(record),
             workload: record.layout.times_windows(),
@@ -168,7 +167,7 @@ impl SessionHistory {
         let sessions = content.machines.entry(key(&record.machine)).or_default();
         // The same again, from a run whose record could not be written at first.
         sessions.retain(|one| (&one.started, &one.series) != (&session.started, &session.series));
-        let of_series = |one: &&KeptSession| one.series == session.series;
+        let of_series = |one: &&StoredSession| one.series == session.series;
         let too_many = (sessions.iter().filter(of_series).count() + 1).saturating_sub(MOST);
         for _ in 0..too_many {
             let oldest = sessions.iter().position(|one| one.series == session.series);
@@ -232,7 +231,7 @@ fn seconds(rfc3339: &str) -> f64 {
     time.map_or(f64::NAN, |time| time.as_second() as f64)
 }
 
-/// What was measured, and with which programs: what differs there is no spread between sessions.
+/// A hash of what was measured, and with which programs. Only sessions of one series show the spread between sessions.
 pub(super) fn series(record: &Record) -> String {
     let mut hasher = DefaultHasher::new();
     // The names and descriptions of a workload's variants, and of its server: a user's own go by any name. If

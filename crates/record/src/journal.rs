@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// What a journal holds besides events.
+/// A line of a journal that is no event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalNote {
@@ -82,20 +82,20 @@ pub enum JournalNote {
         /// When, RFC 3339 in UTC.
         at: String,
     },
-    /// What disturbed this part of the run so far; a later note of the same part replaces it.
+    /// The disturbances of this part of the run so far; a later note of the same part replaces it.
     Disturbed(Disturbance),
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The first line.
     pub header: Header,
     /// The events, folded.
     pub measured: Measurements,
-    /// What disturbed all parts of the run.
+    /// The disturbances of all parts of the run.
     pub disturbance: Disturbance,
-    /// Why the run had come to its own end, where only its record was still to be written.
+    /// The reason for which the run ended by itself, where only its record was still to be written.
     pub ended: Option<Stop>,
 }
 
@@ -121,7 +121,7 @@ pub struct Journal {
     length: u64,
 }
 
-/// Where the journal of a record lies: `<OUT>.journal`. The path of a journal is its own.
+/// The path of a record's journal: `<OUT>.journal`. The path of a journal is returned as it is.
 pub fn journal_path(out: &Path) -> PathBuf {
     if out
         .extension()
@@ -234,7 +234,7 @@ impl Journal {
         self.length
     }
 
-    /// Where it lies.
+    /// The path of the journal.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -303,7 +303,7 @@ pub fn read_journal(path: &Path) -> Result<Contents, JournalError> {
     Ok(parse(&bytes, &path)?.0)
 }
 
-/// Why a journal that is there already is in the way: it is being written, or it was left behind.
+/// The error for a journal that exists already: another process is writing it, or it was left behind.
 fn in_the_way(path: &Path) -> JournalError {
     let busy =
         File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));

@@ -1,10 +1,10 @@
-//! What can go wrong with a journal: what, why, and the next command to try.
+//! Errors of journals: what happened, why, and the next command to try.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why a journal can't be written, read or continued.
+/// An error in writing, reading or continuing a journal.
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// Another process has it locked.
@@ -18,10 +18,10 @@ pub enum JournalError {
          choose another with --out"
     )]
     Unfinished(PathBuf),
-    /// It can't be begun.
+    /// The file can't be created.
     #[error("can't create the journal {0}: {1}; choose another place with --out")]
     Create(PathBuf, #[source] io::Error),
-    /// It can't be written: no space, no permission, …
+    /// The file can't be written: no space, no permission, …
     #[error(
         "can't write the journal {0}: {1}. It keeps all trials so far; make room and continue with --resume {0}"
     )]
@@ -32,7 +32,7 @@ pub enum JournalError {
          report it"
     )]
     NotFinite(PathBuf),
-    /// It can't be read.
+    /// The file can't be read.
     #[error("can't read the journal {0}: {1}; resume it as the user who started it")]
     Read(PathBuf, #[source] io::Error),
     /// There is none.
@@ -40,7 +40,7 @@ pub enum JournalError {
         "there is nothing to resume: no journal {0}\n  A finished run removes its journal: start a new run without --resume"
     )]
     Missing(PathBuf),
-    /// It was killed before its first line was whole.
+    /// The run was killed before the journal's first line was whole.
     #[error("{0} is empty; delete it and start anew without --resume")]
     Empty(PathBuf),
     /// A line is not what this program writes.
@@ -53,7 +53,7 @@ pub enum JournalError {
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error at that place.
         what: String,
     },
     /// Written by a newer program.

@@ -48,12 +48,12 @@ pub(super) struct Candidate<'a> {
     pub(super) pair: &'a Pair,
     /// The ratio of its totals, where there is one.
     pub(super) total: Option<TotalRatio>,
-    /// Whether their undisturbed costs are compared.
+    /// True if their undisturbed costs are compared.
     pub(super) undisturbed: bool,
 }
 
 /// Judges all quantities of a run as one family. `epoch_s` is what an epoch takes.
-pub(super) fn judged(
+pub(super) fn judge_run(
     pairs: &[Vec<Candidate<'_>>],
     quantities: &[Quantity],
     epoch_s: Option<f64>,
@@ -72,7 +72,7 @@ pub(super) fn judged(
                 return Some(typical);
             };
             let total_s = |distance: f64| time_s(ratio.epochs_to_resolve(distance, family));
-            Some(totals::held(typical, judged, ratio, policy, total_s))
+            Some(totals::with_totals(typical, judged, ratio, policy, total_s))
         });
         records.collect()
     };

@@ -16,22 +16,22 @@ mod cross_target;
 mod disturbance;
 mod exact;
 mod file;
+mod headline;
 mod history;
 mod journal;
 mod journal_error;
 mod judgement;
-mod lead;
 mod net;
 mod noise;
 mod overhead_difference;
 mod reading;
+mod record_group;
 mod run_data;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod scaling;
 mod schema;
 mod session_spread;
-mod sides;
 mod states;
 #[cfg(test)]
 mod tests;
@@ -49,7 +49,7 @@ pub use cross_target::{
     by_experiment,
 };
 pub use disturbance::Disturbance;
-pub use exact::{now_and_then, recorded_rounding};
+pub use exact::{rare_work, recorded_rounding};
 pub use file::{FileError, load, writable, write};
 pub use file::{parse as parse_records, replace};
 pub use history::{CaseLevels, SessionHistory};

@@ -26,39 +26,39 @@ use bpfcost_model::Role;
 /// The secondary value of a trial that holds ns/op with the reset done twice.
 pub const RESET_TWICE: &str = "reset_twice";
 
-/// What net is made of: values by epoch, NaN where an epoch has none.
+/// The inputs of a net cost: values by epoch, NaN where an epoch has none.
 pub(super) struct NetInputs<'a> {
-    /// The case itself.
+    /// The values of the case itself.
     pub(super) raw: &'a [f64],
     /// The loop with the case's reset.
     pub(super) floor: &'a [f64],
     /// The loop with nothing in it; `None` where `floor` is that loop already.
     pub(super) empty: Option<&'a [f64]>,
-    /// What a second reset adds to the case; `None` where it wasn't timed.
+    /// The time that a second reset adds to the case; `None` where it wasn't timed.
     pub(super) second_reset: Option<&'a [f64]>,
-    /// Whether the case is part of the harness itself.
+    /// The role of the case: floors are part of the harness itself.
     pub(super) role: Role,
     /// The relative difference below which the ends agree.
     pub(super) margin: f64,
     /// The centre over epochs.
     pub(super) centre: Centre,
-    /// By how much the parts may be wrong without notice.
+    /// The largest unnoticed errors of the parts.
     pub(super) unnoticed: Unnoticed,
 }
 
-/// By how much the parts of a net may be wrong without notice, in the unit of the values: too high by what a neighbour
-/// added, or too low by work of the case's own.
+/// The largest unnoticed errors of the parts of a net, in the unit of the values: too high by what a neighbour added,
+/// or too low by work of the case's own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unnoticed {
     pub(super) raw_high: f64,
     pub(super) raw_low: f64,
     pub(super) floor_high: f64,
     pub(super) empty_high: f64,
-    /// Of the case with its reset done twice.
+    /// The error of the case with its reset done twice.
     pub(super) twice_high: f64,
 }
 
-/// What a second reset adds, by epoch: the median over trials of (twice − once).
+/// The time that a second reset adds, by epoch: the median over trials of (twice − once).
 pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
     let twice = data.secondary.get(RESET_TWICE)?;
     let by_epoch = data.samples.iter().zip(twice).map(|(once, twice)| {

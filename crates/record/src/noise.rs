@@ -1,5 +1,5 @@
-//! What a probe that does nothing would read in this run: windows without a probe against others of the same server,
-//! judged like a probe against none.
+//! The reading of a probe that does nothing: windows without a probe against others of the same server, judged like a
+//! probe against none.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use bpfcost_stats::halves;
 
 use bpfcost_model::{Case, OFF, VARIANT};
 
-/// How far from 0 it would read in 19 of 20 runs, in percent, by the case without a probe; empty with too few epochs,
-/// and where nothing is switched on and off. `samples` has each case's trials by epoch, in their order; `seed` is the
-/// run's.
-pub(super) fn nothing<'a>(
+/// The distance from 0 within which such a probe reads in 19 of 20 runs, in percent, by the case without a probe; empty
+/// with too few epochs, and where nothing is switched on and off. `samples` has each case's trials by epoch, in their
+/// order; `seed` is the run's.
+pub(super) fn null_readings<'a>(
     cases: impl Iterator<Item = (&'a Case, &'a [Vec<f64>])>,
     seed: u64,
 ) -> BTreeMap<String, f64> {
@@ -59,7 +59,7 @@ mod tests {
             (&short, few.as_slice()),
             (&probe, busy.as_slice()),
         ];
-        let read = nothing(all.into_iter(), 1);
+        let read = null_readings(all.into_iter(), 1);
         assert_eq!(read.keys().collect::<Vec<_>>(), ["off", "off/large"]);
         // Windows differ by 1 %, so means of two differ by less.
         assert!(read["off"] > 0.2 && read["off"] < 1.0, "{read:?}");

@@ -1,30 +1,31 @@
 //! Compares what probes add to a workload between runs.
 //!
-//! What a server takes per operation moves from run to run by more than a run's interval knows. What a probe adds is
-//! known within each run, on the same server. So of a case with a probe the ratio to `off` is compared. From run to run
+//! The CPU time of a server per operation moves from run to run by more than a run's interval knows. The cost that a
+//! probe adds is known within each run, on the same server. So the ratio of a case with a probe to `off` is compared.
+//! From run to run
 //! that ratio scatters by little more than its interval, and by how much is measured (docs/evidence/sessions.md): its
 //! spread has its own history and its own assumption. A case without a probe has nothing to stand on, and a verdict only
 //! where there are enough runs in turn to speak for themselves.
 
 use bpfcost_stats::{
-    Estimate, Policy, Sense, hodges_lehmann,
-    sessions::{Basis, Session, SessionComparison, Sides, judge_sessions, turns_needed},
+    Estimate, hodges_lehmann,
+    sessions::{Basis, Session, Sides, turns_needed},
 };
 
 use crate::{
     CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
     compat::what,
+    history::began_s,
+    record_group::{RecordGroup, raw_cost},
     session_spread::{CaseSpreads, ratio_leverage},
-    sides::{RecordGroup, dated, raw_sessions, sessions},
 };
 use bpfcost_measure::Warning;
 use bpfcost_model::{OFF, VARIANT};
 
 impl RecordGroup<'_> {
-    /// Whether these are runs of a workload.
+    /// Returns whether these are runs of a workload.
     pub(super) fn are_of_a_workload(&self) -> bool {
-        let mut records = self.new.iter().chain(&self.old);
-        records.all(|record| record.layout.times_windows())
+        self.records().all(|record| record.layout.times_windows())
     }
 
     /// The changes of cases that both sides have, and what keeps some of them from a verdict.
@@ -35,23 +36,10 @@ impl RecordGroup<'_> {
         threshold: f64,
         family: usize,
     ) -> (Vec<(Change, Basis)>, Option<Warning>) {
-        let sides: Vec<Sides> = names
-            .iter()
-            .map(|name| Sides {
-                spreads: spreads.case(name),
-                ..self.judged_of(name, family)
-            })
-            .collect();
-        let policy = Policy {
-            margin: threshold,
-            budget: None,
-            sense: Sense::Cost,
-        };
-        let comparisons = judge_sessions(&sides, family, &policy);
-        let change = |(name, comparison): (&String, SessionComparison)| {
-            let basis = comparison.basis;
-            let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
-            let change = self.change(name, &old, &new, &comparison, threshold);
+        let sides = |name: &str| self.overhead_sides(name, spreads, family);
+        let changes = self.changes(names, sides, threshold, family).into_iter();
+        let changes = changes.map(|(change, basis)| {
+            let name = &change.case.clone();
             let change = match self.off(name) {
                 Some(off) => beyond_off(
                     change,
@@ -70,23 +58,20 @@ impl RecordGroup<'_> {
                     ..change
                 },
             };
-            (change, basis)
-        };
-        let changes = names.iter().zip(comparisons).map(change);
-        let changes: Vec<(Change, Basis)> = changes
-            .map(|(change, basis)| (self.with_remedy(change), basis))
-            .collect();
+            (self.with_remedy(change), basis)
+        });
+        let changes: Vec<(Change, Basis)> = changes.collect();
         let open = |change: &Change| {
             change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
         };
         let warning = changes.iter().any(|(change, _)| open(change)).then(|| {
-            let record = self.new.first().or(self.old.first());
+            let record = self.records().next();
             Warning::new(
                 "workload-level",
                 format!(
                     "{}: there is no verdict on the CPU time without a probe, because the spread between its runs \
                      is unknown; {} records a side would resolve it",
-                    record.map_or_else(String::new, |record| what(record)),
+                    record.map_or_else(String::new, what),
                     turns_needed(family)
                 ),
             )
@@ -109,71 +94,78 @@ impl RecordGroup<'_> {
         }
     }
 
-    /// What of a case is judged.
-    fn judged_of(&self, name: &str, family: usize) -> Sides {
+    /// The sides of a case: ratios to the case without a probe, or costs where the records are enough turns for the
+    /// exact test; empty if neither can be judged.
+    fn overhead_sides(&self, name: &str, spreads: &CaseSpreads, family: usize) -> Sides {
+        let spreads = spreads.case(name);
+        let empty = || Sides::new(Vec::new(), Vec::new());
         match self.off(name) {
             Some(_) => {
                 let (old, new) = (ratios(&self.old, name), ratios(&self.new, name));
                 let largest = old.iter().chain(&new);
                 let largest = largest.map(|one| ratio_leverage(one.estimate.value.ln()));
                 Sides {
+                    spreads,
                     leverage: largest.fold(1.0, f64::max),
                     unassumed: true,
-                    ..Sides::of(old, new)
+                    ..Sides::new(old, new)
                 }
             }
-            None if self.is_probed(name) => Sides::of(Vec::new(), Vec::new()),
-            // How far the levels of a server scatter is unknown: its runs must speak for themselves.
+            None if self.is_probed(name) => empty(),
+            // The spread between the levels of a server is unknown: its runs must show it themselves.
             None => {
-                let side = |records: &[&Record]| raw_sessions(records, name);
-                let sides = Sides::of(side(&self.old), side(&self.new));
+                let sides = self.sides(name, spreads, |_, record| raw_cost(record, name));
                 if sides.are_exact(family) {
                     sides
                 } else {
-                    Sides::of(Vec::new(), Vec::new())
+                    empty()
                 }
             }
         }
     }
 
-    /// Whether a case has a probe.
+    /// Returns whether a case has a probe.
     fn is_probed(&self, name: &str) -> bool {
-        let mut records = self.new.iter().chain(&self.old);
-        records.any(|record| record.case(name).is_some_and(|case| !is_off(case)))
+        let mut cases = self.records().filter_map(|record| record.case(name));
+        cases.any(|case| !is_off(case))
     }
 
     /// The case without a probe that a case was compared with; `None` of that itself.
     fn off(&self, name: &str) -> Option<String> {
-        let mut records = self.new.iter().chain(&self.old);
-        records.find_map(|record| Some(against_off(record, name)?.baseline.clone()))
+        self.records()
+            .find_map(|record| Some(against_off(record, name)?.baseline.clone()))
     }
 }
 
-/// How a case of a record compares with the one without a probe.
+/// The comparison of a case of a record with the one without a probe.
 pub(super) fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
     let mut comparisons = record.comparisons.iter();
     comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
 }
 
-/// Whether a case has no probe.
+/// Returns whether a case has no probe.
 pub(super) fn is_off(case: &CaseRecord) -> bool {
     case.factors.get(VARIANT).is_some_and(|name| name == OFF)
 }
 
-/// What a case takes of what it takes without a probe, in each record of a side that knows.
+/// The ratios of a case to the one without a probe, of each record of a side that has one.
 fn ratios(side: &[&Record], name: &str) -> Vec<Session> {
-    dated(side, |record| {
+    let ratio = |record: &&Record| {
         let comparison = against_off(record, name)?;
         let [low, high] = comparison.relative_ci95?;
-        Some(Estimate {
-            value: 1.0 + comparison.relative,
-            low: 1.0 + low,
-            high: 1.0 + high,
+        Some(Session {
+            began_s: began_s(record),
+            estimate: Estimate {
+                value: 1.0 + comparison.relative,
+                low: 1.0 + low,
+                high: 1.0 + high,
+            },
         })
-    })
+    };
+    side.iter().filter_map(ratio).collect()
 }
 
-/// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
+/// The cost that the probe of a case adds, over the records of a side, with the interval of a single one.
 fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
     let comparisons: Vec<&ComparisonRecord> = side
         .iter()

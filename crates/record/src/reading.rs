@@ -7,12 +7,12 @@ use bpfcost_stats::sample::epoch_medians;
 use crate::{CaseRecord, Raw, Record};
 use bpfcost_measure::{Centre, Warning};
 
-/// How a cost is read.
+/// A reading of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// With everything that slowed it.
+    /// The cost with everything that slowed it.
     AsFound,
-    /// Between the bursts of neighbours.
+    /// The cost between the bursts of neighbours.
     Undisturbed,
 }
 
@@ -22,7 +22,7 @@ impl Reading {
 }
 
 impl CaseRecord {
-    /// How its `raw` and `net` are read.
+    /// The reading of its `raw` and `net`.
     pub fn reading(&self) -> Reading {
         match self.undisturbed {
             Some(_) => Reading::Undisturbed,
@@ -30,7 +30,7 @@ impl CaseRecord {
         }
     }
 
-    /// Its level in a reading; `None` if it has none.
+    /// The case's level in a reading; `None` if it has none.
     pub fn level(&self, reading: Reading) -> Option<f64> {
         let raw = self.raw.as_ref()?;
         match (&self.undisturbed, reading) {
@@ -104,7 +104,7 @@ impl Record {
         Cow::Owned(record)
     }
 
-    /// Whether any of its cases is known undisturbed.
+    /// Returns whether the undisturbed cost of any case is known.
     pub fn has_undisturbed(&self) -> bool {
         self.cases.iter().any(|case| case.undisturbed.is_some())
     }

@@ -12,9 +12,9 @@ use bpfcost_stats::{
 use crate::{
     CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
     Status, UndisturbedRecord, exact,
-    judgement::{Candidate, judged, mean_epoch_s},
+    judgement::{Candidate, judge_run, mean_epoch_s},
     net::{NetInputs, Unnoticed, net, second_reset},
-    noise::{nothing, widest},
+    noise::{null_readings, widest},
     reading::Reading,
     totals,
     undisturbed_case::{NotUndisturbed, UndisturbedCase, centre, undisturbed},
@@ -29,13 +29,13 @@ pub(super) struct RunData {
     found: Vec<Vec<f64>>,
     /// The undisturbed values of each case, or why they are not known.
     undisturbed: Vec<Result<UndisturbedCase, NotUndisturbed>>,
-    /// Whether the run was aborted: then there is no estimate without an interval.
+    /// True if the run was aborted: then there is no estimate without an interval.
     aborted: bool,
 }
 
 impl RunData {
     /// Takes usable values alone and counts the others.
-    pub(super) fn of(plan: &Plan, measured: &Measurements) -> (Self, usize) {
+    pub(super) fn from_measurements(plan: &Plan, measured: &Measurements) -> (Self, usize) {
         let epochs = measured
             .cases
             .iter()
@@ -204,7 +204,7 @@ impl RunData {
         })
     }
 
-    /// By how much the undisturbed parts of a case's net may be wrong without notice.
+    /// The largest unnoticed errors of the undisturbed parts of a case's net.
     fn unnoticed(&self, plan: &Plan, index: usize, floor: usize) -> Option<Unnoticed> {
         let known = |index: usize| Some(&self.undisturbed.get(index)?.as_ref().ok()?.known);
         let high = |known: &Undisturbed| {
@@ -258,13 +258,13 @@ impl RunData {
             let totals = self.totals(
                 plan,
                 |data| data.secondary.get(&metric.name),
-                totals::summed(metric),
+                totals::total_function(metric),
             );
             self.quantity(plan, medians, false, &totals, policy)
         });
         let all = std::iter::once(main).chain(further);
         let (pairs, quantities): (Vec<Vec<Candidate<'_>>>, Vec<Quantity>) = all.unzip();
-        let mut judged = judged(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
+        let mut judged = judge_run(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
         let main = judged.next().unwrap_or_default();
         let records = plan.metrics.iter().zip(metrics).zip(judged);
         let records = records.map(|((metric, medians), comparisons)| {
@@ -284,7 +284,7 @@ impl RunData {
             }
         });
         let comparisons = if plan.counts() && !speechless {
-            self.counted(plan, cases)
+            self.count_comparisons(plan, cases)
         } else {
             main
         };
@@ -292,7 +292,7 @@ impl RunData {
     }
 
     /// The plan's pairs whose two cases have counts.
-    fn counted(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
+    fn count_comparisons(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
         let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
         let compared = plan.pairs.iter().filter_map(|pair| {
             let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
@@ -333,7 +333,7 @@ impl RunData {
             let known = known.filter(|known| known.log_ratio.len() >= enough);
             let candidate = Candidate {
                 pair,
-                total: TotalRatio::of(&totals[case], &totals[baseline]),
+                total: TotalRatio::from_epochs(&totals[case], &totals[baseline]),
                 undisturbed: known.is_some(),
             };
             let differences = match known {
@@ -382,13 +382,13 @@ impl RunData {
             .iter()
             .zip(&self.cases)
             .filter(|(case, data)| case.role == Role::Case && data.live())
-            .filter_map(|(_, data)| spreads::Spread::of(&data.samples))
+            .filter_map(|(_, data)| spreads::Spread::from_epochs(&data.samples))
             .collect();
         let live = plan.cases.iter().zip(&self.cases);
         let live = live.filter(|(_, data)| data.live());
         let typical = spreads::Spread::typical(&cases);
         let percent = |share: f64| share * 100.0;
-        let nothing = nothing(
+        let nothing = null_readings(
             live.map(|(case, data)| (case, data.samples.as_slice())),
             plan.seed,
         );
@@ -409,17 +409,17 @@ impl RunData {
 
 /// The interval of a case's own value.
 fn ci95(epochs: &[f64]) -> Option<[f64; 2]> {
-    Estimate::of_case(epochs).map(|e| [e.low, e.high])
+    Estimate::for_case(epochs).map(|e| [e.low, e.high])
 }
 
-/// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
+/// Returns whether a value can be computed with and written as JSON: it is finite, and so is a sum of squares.
 fn usable(value: f64) -> bool {
     value.abs() < 1e150
 }
 
 /// These epoch medians; no values if the run was aborted before they could bear an interval.
 fn bearing(medians: Vec<f64>, aborted: bool) -> Vec<f64> {
-    if aborted && Estimate::of_case(&medians).is_none() {
+    if aborted && Estimate::for_case(&medians).is_none() {
         vec![f64::NAN; medians.len()]
     } else {
         medians

@@ -185,7 +185,7 @@ fn workload() -> Plan {
             baseline: OFF.to_owned(),
             about: "probe against off".to_owned(),
         }],
-        ..Plan::of(Description {
+        ..Plan::new(Description {
             layout: Layout::Workload(ProbedWorkload {
                 operation: "request".to_owned(),
                 headline: Headline::Server,
@@ -303,7 +303,7 @@ pub fn new(values: &[(&str, f64)]) -> Vec<Record> {
 }
 
 /// Records that state how far sessions of their machine differ, as if that were known from very many.
-pub fn known(mut records: Vec<Record>, percent: f64) -> Vec<Record> {
+pub fn with_session_spread(mut records: Vec<Record>, percent: f64) -> Vec<Record> {
     let spread = Some(SessionSpreadRecord {
         percent,
         freedom: 1_000_000_000,
@@ -317,7 +317,7 @@ pub fn known(mut records: Vec<Record>, percent: f64) -> Vec<Record> {
     records
 }
 
-/// With that threshold, on a machine that has kept no sessions.
+/// Compares with that threshold, on a machine without stored sessions.
 pub fn gate(old: &[Record], new: &[Record], threshold: f64) -> Result<Changes, CompareError> {
     let asked = GateOptions {
         threshold: Some(threshold),
@@ -326,9 +326,14 @@ pub fn gate(old: &[Record], new: &[Record], threshold: f64) -> Result<Changes, C
     compare(old, new, asked, |_, _| Vec::new())
 }
 
-/// With a threshold of 2 % and sessions that differ by half a percent.
+/// Compares with a threshold of 2 % and sessions that differ by half a percent.
 pub fn changes(old: &[Record], new: &[Record]) -> Changes {
-    gate(&known(old.to_vec(), 0.5), &known(new.to_vec(), 0.5), 0.02).unwrap()
+    gate(
+        &with_session_spread(old.to_vec(), 0.5),
+        &with_session_spread(new.to_vec(), 0.5),
+        0.02,
+    )
+    .unwrap()
 }
 
 /// A run that was aborted after so many epochs.

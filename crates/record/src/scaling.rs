@@ -27,7 +27,7 @@ const LATENCIES: [&str; 3] = ["latency_p50_ns", "latency_p99_ns", "latency_p999_
 /// The curves of a record.
 #[derive(Debug)]
 pub struct Curves<'a> {
-    /// How cases make them.
+    /// The factors that make curves of cases.
     pub scaling: &'a Scaling,
     /// CPUs that the threads ran on.
     pub cpus: u32,
@@ -49,7 +49,7 @@ pub struct CurveGroup<'a> {
 pub struct Curve<'a> {
     /// The value of the factor that names curves: `freelist`.
     pub series: &'a str,
-    /// Its points, by threads.
+    /// The points, by threads.
     pub points: Vec<CurvePoint<'a>>,
     /// The threads of its knee; `None` with fewer than two rates.
     pub knee: Option<u32>,
@@ -60,7 +60,7 @@ pub struct Curve<'a> {
 pub struct CurvePoint<'a> {
     /// Threads.
     pub threads: u32,
-    /// What was measured.
+    /// The case.
     pub case: &'a CaseRecord,
     /// Operations per second of all threads together; `None` where the case has no result.
     pub rate: Option<CostEstimate>,
@@ -72,7 +72,7 @@ pub struct CurvePoint<'a> {
 
 impl<'a> Curves<'a> {
     /// The curves of a record; `None` where its cases make none.
-    pub fn of(record: &'a Record) -> Option<Self> {
+    pub fn from_record(record: &'a Record) -> Option<Self> {
         let scaling = record.layout.scaling()?;
         let cpus = u32::try_from(record.asked.cpus.len()).map_or(1, |cpus| cpus.max(1));
         let mut groups: Vec<CurveGroup<'a>> = Vec::new();
@@ -143,7 +143,7 @@ impl<'a> Curves<'a> {
         })
     }
 
-    /// How many times what `of` does `case` does, within epochs.
+    /// The rate of `case` as a multiple of that of `reference`, within epochs.
     pub fn times(&self, case: &CaseRecord, reference: &CaseRecord) -> Option<CostEstimate> {
         ratio(case, reference, &self.scaling.rate)
     }
@@ -178,7 +178,7 @@ impl<'a> Curve<'a> {
         self.points.iter().find(|point| point.threads == threads)
     }
 
-    /// What follows from all its points.
+    /// Computes speed-ups, efficiencies and the knee, which follow from all points.
     fn finish(&mut self, scaling: &Scaling, cpus: u32) {
         self.points.sort_by_key(|point| point.threads);
         let measured = || self.points.iter().filter(|point| point.rate.is_some());
@@ -208,14 +208,14 @@ impl CurvePoint<'_> {
         self.case.secondary_value(FAIRNESS)
     }
 
-    /// What one operation took at the median, at 99 % and at 99.9 %, in nanoseconds.
+    /// Latency of one operation at the median, at 99 % and at 99.9 %, in nanoseconds.
     pub fn latencies(&self) -> [Option<f64>; 3] {
         LATENCIES.map(|name| self.case.secondary_value(name))
     }
 }
 
 impl CaseRecord {
-    /// What found nothing, per operation; `None` if that was not counted, or the case has no result.
+    /// Misses per operation; `None` if they were not counted, or the case has no result.
     pub fn misses(&self) -> Option<f64> {
         // Of all trials: a median would hide misses that come now and then.
         let mut values = MISSES.iter().filter_map(|name| self.secondary.get(*name));
@@ -234,7 +234,7 @@ impl CaseRecord {
         let epochs = medians(self, name)?;
         Some(CostEstimate {
             value: hodges_lehmann(&epochs)?,
-            ci95: Estimate::of_case(&epochs).map(|e| [e.low, e.high]),
+            ci95: Estimate::for_case(&epochs).map(|e| [e.low, e.high]),
         })
     }
 }
@@ -276,12 +276,12 @@ impl CaseRecord {
     }
 }
 
-/// How many times the other's a secondary value of a case is, within epochs.
+/// The ratio of a secondary value of two cases, within epochs.
 fn ratio(case: &CaseRecord, reference: &CaseRecord, name: &str) -> Option<CostEstimate> {
     let differences = Differences::pair(&medians(case, name)?, &medians(reference, name)?);
     Some(CostEstimate {
         value: hodges_lehmann(&differences.log_ratio)?.exp(),
-        ci95: Estimate::of(&differences.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
+        ci95: Estimate::for_difference(&differences.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
     })
 }
 

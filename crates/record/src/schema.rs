@@ -20,9 +20,9 @@ pub struct Record {
     pub bpfcost: String,
     /// The experiment's name.
     pub experiment: String,
-    /// Where it ran, e.g. `host`.
+    /// The target that it ran on, e.g. `host`.
     pub target: String,
-    /// What every value is counted in, but where a key names another unit.
+    /// The unit of every value, unless a key names another one.
     pub unit: Unit,
     /// Start, RFC 3339 in UTC.
     pub started: String,
@@ -30,18 +30,18 @@ pub struct Record {
     pub seconds: f64,
     /// Decides every order and every packet.
     pub seed: u64,
-    /// Why it ended.
+    /// The reason for which it ended.
     pub stop: Stop,
-    /// What was asked: stopping rules, CPUs, rounds.
+    /// The options of the run: stopping rules, CPUs, rounds.
     pub asked: Asked,
     /// The machine, and what disturbed it meanwhile.
     pub machine: Machine,
-    /// What a reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
-    /// How results are laid out.
+    /// The layout of the results.
     #[serde(default, flatten)]
     pub layout: Layout,
-    /// Whether costs come from CPUs that contend for cache lines: emulated times of such cases mean nothing.
+    /// True if costs come from CPUs that contend for cache lines: emulated times of such cases mean nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
     /// Every case, floors included, in the experiment's order.
@@ -51,18 +51,18 @@ pub struct Record {
     /// Further values that are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRecord>,
-    /// How much moved with what.
+    /// The spread of values by its sources.
     pub spread: SpreadRecord,
 }
 
-/// What was asked of the run.
+/// The options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     /// Relative half-width to reach (0.01 is 1 %).
     pub precision: Option<f64>,
     /// Seconds to measure at most.
     pub seconds: Option<f64>,
-    /// Whether the first look ended it.
+    /// True if the first look ended it.
     pub quick: bool,
     /// CPUs that ran each case at once.
     pub cpus: Vec<u32>,
@@ -85,30 +85,30 @@ pub struct Machine {
     pub cpus: u32,
     /// The hypervisor's name, `container`, or null on bare metal.
     pub virtualised: Option<String>,
-    /// Who ran this machine, where it was a guest of this program's: QEMU's version, what ran the
-    /// instructions (`kvm` or `tcg`), `-cpu`, and how the clock counted.
+    /// The emulator, where the machine was a guest of this program's: QEMU's version, the accelerator (`kvm` or `tcg`),
+    /// `-cpu`, and the way in which the clock counted.
     #[serde(default)]
     pub emulator: Option<String>,
     /// The clock behind `bpf_ktime_get_ns`.
     pub clocksource: String,
     /// Frequency governor, null where there is none.
     pub governor: Option<String>,
-    /// Whether sibling threads are on; null where unknown.
+    /// True if sibling threads are on; null where unknown.
     pub smt: Option<bool>,
-    /// Whether its kernel accounts interrupts by themselves (CONFIG_IRQ_TIME_ACCOUNTING), so that the CPU time of
+    /// True if its kernel accounts interrupts by themselves (CONFIG_IRQ_TIME_ACCOUNTING), so that the CPU time of
     /// processes lacks them; absent where unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq_time: Option<bool>,
     /// `NAME: state` of each vulnerability that this CPU has.
     pub mitigations: Vec<String>,
-    /// Whether the BPF JIT is on.
+    /// True if the BPF JIT is on.
     pub jit: bool,
     /// `kernel.bpf_stats_enabled` while measuring.
     pub bpf_stats: bool,
-    /// What was timed and with what: the build of the BPF programs, their loop and their clock.
+    /// The timed programs: their build, their loop and their clock.
     #[serde(default)]
     pub programs: Option<String>,
-    /// What of BPF its kernel has and lacks.
+    /// The BPF features that its kernel has and lacks.
     #[serde(default)]
     pub features: Vec<FeatureRecord>,
     /// Time that the hypervisor took away while measuring, summed over CPUs.
@@ -130,14 +130,14 @@ pub struct Machine {
 /// Something of BPF that a kernel has or lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeatureRecord {
-    /// Its name, e.g. `kprobe.multi`.
+    /// The feature's name, e.g. `kprobe.multi`.
     pub name: String,
-    /// Why it is missing; null where it is there.
+    /// The reason for which it is missing; null where it exists.
     pub missing: Option<String>,
 }
 
 impl Machine {
-    /// Whether its times are those of an emulator, which say little of hardware. A clock that counts
+    /// Returns whether its times are those of an emulator, which say little of hardware. A clock that counts
     /// instructions gives no times at all.
     pub fn emulates_time(&self) -> bool {
         self.emulator
@@ -153,26 +153,26 @@ pub struct CaseRecord {
     pub name: String,
     /// The heading under which tables show it.
     pub group: String,
-    /// What happens in it, in one line.
+    /// The work of one operation, in one line.
     pub about: String,
     /// Factor values by factor name.
     pub factors: BTreeMap<String, String>,
-    /// Whether others are compared with it.
+    /// True if others are compared with it.
     pub baseline: bool,
     /// `case`, or `floor` for a part of the harness.
     pub role: Role,
     /// The floor case that holds what the harness costs this one.
     pub floor: Option<String>,
-    /// Whether its numbers count.
+    /// The validity of its numbers.
     pub status: Status,
     /// Failed checks, where `status` is `invalid`.
     pub problems: Vec<Problem>,
-    /// Why it is unsupported.
+    /// The reason for which it is unsupported.
     pub reason: Option<String>,
-    /// What it was seen to do when it was first prepared, in a form of its experiment's.
+    /// Facts from its first preparation, in a form of its experiment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<serde_json::Value>,
-    /// How its batch was found.
+    /// The calibration of its batch.
     pub calibration: Option<Calibration>,
     /// All trials, by epoch. An epoch in which it has none is empty.
     pub samples: Vec<Vec<f64>>,
@@ -186,9 +186,9 @@ pub struct CaseRecord {
     pub secondary_slices: BTreeMap<String, Vec<Vec<Slices>>>,
     /// As measured; null unless `status` is `ok` and there are trials.
     pub raw: Option<Raw>,
-    /// What is left for the thing measured; null without a floor.
+    /// The cost without the floor; null without a floor.
     pub net: Option<Net>,
-    /// Why they are not undisturbed, although batches were cut.
+    /// The reason for which they are not undisturbed, although batches were cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_undisturbed: Option<String>,
     /// Work of its own that it does now and then, so that `raw`, `net` and comparisons are of means: the undisturbed cost
@@ -200,7 +200,7 @@ pub struct CaseRecord {
     pub undisturbed: Option<UndisturbedRecord>,
 }
 
-/// Whether a case's numbers count.
+/// The validity of a case's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -208,7 +208,7 @@ pub enum Status {
     Ok,
     /// A trial failed its checks; nothing is reported.
     Invalid,
-    /// It can't run on this target.
+    /// The case can't run on this target.
     Unsupported,
 }
 
@@ -247,11 +247,11 @@ pub struct Raw {
     pub cv: f64,
     /// Trials far from the rest; counted, kept.
     pub outliers: usize,
-    /// Where epochs fall into two groups: both, with their shares of the epochs. Else empty.
+    /// The two groups into which epochs fall, with their shares of the epochs; empty if they are one group.
     pub modes: Vec<ModeRecord>,
 }
 
-/// How the undisturbed cost of a case is known, and its cost as found.
+/// The evidence for the undisturbed cost of a case, and its cost as found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndisturbedRecord {
     /// The share of the time in which nothing disturbed it, 0 to 1.
@@ -260,7 +260,7 @@ pub struct UndisturbedRecord {
     pub epochs: Vec<Option<f64>>,
     /// The cost with everything that slowed it: Hodges–Lehmann estimate over epoch medians.
     pub as_found: f64,
-    /// Its 95 % signed-rank interval.
+    /// The 95 % signed-rank interval of `as_found`.
     pub as_found_ci95: Option<[f64; 2]>,
     /// The net cost as found.
     pub as_found_net: Option<Net>,
@@ -273,7 +273,7 @@ pub struct OwnWorkRecord {
     pub share: f64,
     /// The same of floors and the anchor, for which neighbours and timer ticks account.
     pub reference_share: f64,
-    /// How many times as long such slices take.
+    /// The time of such slices as a multiple of that of usual ones.
     pub times: f64,
     /// The same of floors and the anchor.
     pub reference_times: f64,
@@ -284,20 +284,20 @@ pub struct OwnWorkRecord {
 pub struct ModeRecord {
     /// The group's median.
     pub value: f64,
-    /// Its share of the epochs, 0 to 1.
+    /// The share of the epochs in this group, 0 to 1.
     pub share: f64,
 }
 
-/// What is left after the harness.
+/// The cost of a case without the harness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Net {
     /// [raw − reset in context, raw − reset alone], low end first.
     pub bracket: [f64; 2],
     /// One number, where both ends agree within the margin.
     pub value: Option<f64>,
-    /// Its 95 % interval, where there is a value and enough epochs.
+    /// The 95 % interval of `value`, where there is one and enough epochs.
     pub ci95: Option<[f64; 2]>,
-    /// Whether it is distinguishable from the harness: false where the bracket or its intervals reach 0.
+    /// True if it is distinguishable from the harness: false where the bracket or its intervals reach 0.
     pub distinguishable: bool,
 }
 
@@ -306,11 +306,11 @@ pub struct Net {
 pub struct ComparisonRecord {
     /// The case in question.
     pub case: String,
-    /// What it is compared with.
+    /// The case that it is compared with.
     pub baseline: String,
     /// The question, in a few words.
     pub about: String,
-    /// Whether the undisturbed costs are compared, else those as found.
+    /// True if the undisturbed costs are compared, otherwise those as found.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undisturbed: bool,
     /// case − baseline, in the record's unit.
@@ -326,7 +326,7 @@ pub struct ComparisonRecord {
     pub relative_ci90: Option<[f64; 2]>,
     /// Two-sided p of the exact signed-rank test over epochs, unadjusted.
     pub p: f64,
-    /// What can be said.
+    /// The verdict.
     pub verdict: VerdictRecord,
     /// Percent: the effect that would have been seen about three times in four.
     pub detectable: Option<f64>,
@@ -348,13 +348,14 @@ pub struct ComparisonRecord {
 pub struct TotalsRecord {
     /// case ∕ baseline − 1.
     pub relative: f64,
-    /// Its 95 % interval.
+    /// The 95 % interval of `relative`.
     pub ci95: [f64; 2],
-    /// Its 90 % interval, on which `same` and the budget are judged beside that of typical windows.
+    /// The 90 % interval of `relative`, on which `same` and the budget are judged beside that of typical windows.
     pub ci90: [f64; 2],
-    /// Whether it is known to differ from what typical windows say: the 95 % intervals do not meet.
+    /// True if it differs from the ratio of typical windows: the 95 % intervals do not meet.
     pub apart: bool,
-    /// Whether typical windows alone would have a verdict, and the total withholds it: it is `unresolved` for that.
+    /// True if typical windows alone would have a verdict, and the total withholds it: then the verdict is
+    /// `unresolved`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
 }
@@ -362,10 +363,10 @@ pub struct TotalsRecord {
 /// A further value that is compared: throughput beside CPU time per operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricRecord {
-    /// What it is.
+    /// The metric.
     #[serde(flatten)]
     pub metric: Metric,
-    /// Its estimate, by case; cases that lack it are left out.
+    /// The estimates by case; cases without one are left out.
     pub cases: BTreeMap<String, MetricValue>,
     /// The experiment's pairs where both cases have it, judged as one family with all comparisons of the run. `slower` reads as worse;
     /// as more, if neither way is known to be better.
@@ -381,7 +382,7 @@ pub struct MetricValue {
     pub ci95: Option<[f64; 2]>,
 }
 
-/// What can be said of a comparison.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictRecord {
@@ -409,7 +410,7 @@ pub enum BudgetVerdict {
     CantTell,
 }
 
-/// How far sessions differ on a machine.
+/// The spread between the sessions of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionSpreadsRecord {
     /// Sessions of one sitting; null where too few were known.
@@ -427,14 +428,14 @@ pub struct SessionSpreadRecord {
     pub freedom: u32,
 }
 
-/// How much moved with what, in percent (medians over cases).
+/// The spread of values by its sources, in percent (medians over cases).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadRecord {
-    /// In records from before `sessions` alone, in its place: between sessions of one sitting.
+    /// The spread between sessions of one sitting, only in records from before `sessions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<f64>,
-    /// Between sessions, as sessions before this one showed on its machine; absent where too few had been measured. Of
-    /// a workload: of the ratio to the case without a probe.
+    /// The spread between sessions, as sessions before this one showed on its machine; absent where too few had been
+    /// measured. For a workload, the spread of the ratio to the case without a probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionSpreadsRecord>,
     /// The same of undisturbed costs.
@@ -444,22 +445,22 @@ pub struct SpreadRecord {
     pub epoch: f64,
     /// Between trials of an epoch.
     pub trial: f64,
-    /// What the sentinel cost, in the record's unit: separates the machine's level from that of the
-    /// cases when sessions differ.
+    /// The cost of the sentinel, in the record's unit: separates the machine's level from that of the cases when
+    /// sessions differ.
     #[serde(default)]
     pub sentinel: Option<f64>,
     /// The undisturbed cost of the anchor, additions that a neighbour on the same core slows, as a multiple of the
     /// sentinel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<f64>,
-    /// How far the sentinel moved over the run.
+    /// The drift of the sentinel over the run.
     pub sentinel_drift: Option<f64>,
     /// The widest of `nothing`, as an interval. In records without `nothing`: the 95 % interval of each window of off
     /// against the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<[f64; 2]>,
-    /// How far from 0 a probe that does nothing reads in 19 of 20 runs, in percent: by the case without a probe that it
-    /// would be compared with.
+    /// The distance from 0 within which a probe that does nothing reads in 19 of 20 runs, in percent, by the case
+    /// without a probe that it would be compared with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nothing: BTreeMap<String, f64>,
 }

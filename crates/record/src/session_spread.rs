@@ -1,5 +1,5 @@
-//! How far sessions differ: what a record states of its machine, what the machine's kept sessions show, and what the
-//! records at hand do.
+//! The spread between sessions: as a record states it of its machine, and as the machine's stored sessions and the
+//! compared records show it.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::{
     reading::Reading,
 };
 
-/// What is assumed of the ratio of a probe to none, where too little is known, of a probe that adds up to
-/// [`SMALL_ADDITION`]. A server's level moves with the machine, and this ratio less (docs/evidence/sessions.md).
+/// The spread assumed of the ratio of a probe to none, where too little is known, for a probe that adds up to
+/// [`SMALL_ADDITION`]. A server's level moves with the machine, and this ratio moves less (docs/evidence/sessions.md).
 const ASSUMED_RATIO: SessionSpreads = SessionSpreads {
     within: SessionSpread::assumed(0.01),
     between: SessionSpread::assumed(0.01),
@@ -25,7 +25,7 @@ const ASSUMED_RATIO: SessionSpreads = SessionSpreads {
 /// cost of a server meets the same neighbours as the server.
 const SMALL_ADDITION: f64 = 0.05;
 
-/// How many times as much as a small one a ratio of that logarithm scatters.
+/// The scatter of a ratio with that logarithm, as a multiple of that of a small one.
 pub(super) fn ratio_leverage(log_ratio: f64) -> f64 {
     (log_ratio.abs() / SMALL_ADDITION).max(1.0)
 }
@@ -48,8 +48,8 @@ fn as_of_small(lists: Vec<CaseLevels>) -> Vec<CaseLevels> {
 }
 
 impl SessionSpreadsRecord {
-    /// Of spreads of which at least one is known.
-    pub(super) fn of(spreads: SessionSpreads) -> Option<Self> {
+    /// The record of spreads; `None` if neither is known.
+    pub(super) fn from_known(spreads: SessionSpreads) -> Option<Self> {
         let known = |spread: SessionSpread| {
             Some(SessionSpreadRecord {
                 percent: 100.0 * spread.share,
@@ -72,7 +72,7 @@ impl SpreadRecord {
 }
 
 impl Record {
-    /// What is assumed of sessions of its kind.
+    /// The spreads assumed of sessions of its kind.
     fn assumed_spreads(&self, reading: Reading) -> SessionSpreads {
         match (self.layout.workload(), reading) {
             (Some(_), _) => ASSUMED_RATIO,
@@ -91,7 +91,7 @@ impl Record {
                 Some(_) => as_of_small(levels(reading)),
                 None => levels(reading),
             };
-            SessionSpreadsRecord::of(SessionSpreads::learnt(
+            SessionSpreadsRecord::from_known(SessionSpreads::learnt(
                 &levels,
                 &self.assumed_spreads(reading),
             ))
@@ -101,7 +101,7 @@ impl Record {
         self.spread.undisturbed_sessions = undisturbed;
     }
 
-    /// What the sessions before it showed, or what is assumed.
+    /// The spreads that the sessions before it showed, or those assumed.
     pub(super) fn stated_spreads(&self, reading: Reading) -> SessionSpreads {
         let assumed = self.assumed_spreads(reading);
         let usable =
@@ -139,23 +139,23 @@ impl Record {
     }
 }
 
-/// How far sessions of each case differ, in one reading.
+/// The spread between sessions of each case, in one reading.
 pub(super) struct CaseSpreads {
     reading: Reading,
-    /// Over all cases.
+    /// The spreads over all cases.
     pooled: SessionSpreads,
     known: Vec<CaseLevels>,
-    /// Of the records that are compared.
+    /// The series of the records that are compared.
     series: Vec<String>,
 }
 
 impl CaseSpreads {
-    /// On the machines of these records, all of one kind: from the sessions kept of them (`kept`), from the records as
-    /// sessions of a side, and from what they state.
-    pub(super) fn of(
+    /// Estimates the spreads on the machines of these records, all of one kind: from the machines' stored sessions
+    /// (`history`), from the records as sessions of a side, and from what they state.
+    pub(super) fn new(
         sides: [&[&Record]; 2],
         reading: Reading,
-        kept: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
+        history: impl Fn(&Record, Reading) -> Vec<CaseLevels>,
     ) -> Self {
         let mut machines: Vec<(&str, &str)> = Vec::new();
         let mut known = Vec::new();
@@ -170,7 +170,7 @@ impl CaseSpreads {
             let machine = (&*record.machine.cpu, &*record.machine.kernel);
             if !machines.contains(&machine) {
                 machines.push(machine);
-                known.extend(kept(record, reading).into_iter().map(apart));
+                known.extend(history(record, reading).into_iter().map(apart));
             }
         }
         for side in sides {
@@ -194,7 +194,7 @@ impl CaseSpreads {
         }
     }
 
-    /// Of a case.
+    /// The spreads of a case.
     pub(super) fn case(&self, name: &str) -> SessionSpreads {
         let is_own = |list: &&CaseLevels| list.case == name && self.series.contains(&list.series);
         let own = self.known.iter().filter(is_own);

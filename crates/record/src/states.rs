@@ -8,9 +8,9 @@ use bpfcost_model::{OFF, ProbedWorkload, VARIANT};
 /// The states of a workload, in the record's order; each has a case without a probe and some with one.
 #[derive(Debug)]
 pub struct States<'a> {
-    /// What they are of.
+    /// The record of the workload.
     pub record: &'a Record,
-    /// What ran.
+    /// The workload that ran.
     pub workload: &'a ProbedWorkload,
     /// The states.
     pub all: Vec<State<'a>>,
@@ -19,7 +19,7 @@ pub struct States<'a> {
 /// A state of the server: values of all factors but the probe.
 #[derive(Debug)]
 pub struct State<'a> {
-    /// Those values by factor.
+    /// The values by factor.
     pub factors: BTreeMap<&'a str, &'a str>,
     /// The case without a probe.
     pub off: Option<&'a CaseRecord>,
@@ -32,13 +32,13 @@ pub struct State<'a> {
 pub struct ProbedCase<'a> {
     /// The probe's name.
     pub variant: &'a str,
-    /// What was measured.
+    /// The case.
     pub case: &'a CaseRecord,
 }
 
 impl<'a> States<'a> {
     /// The states of a record; `None` where no workload ran.
-    pub fn of(record: &'a Record) -> Option<Self> {
+    pub fn from_record(record: &'a Record) -> Option<Self> {
         let workload = record.layout.workload()?;
         let mut all: Vec<State<'a>> = Vec::new();
         for case in &record.cases {
@@ -101,7 +101,7 @@ impl<'a> States<'a> {
         curves
     }
 
-    /// How a case compares with another: by its own value, or by a metric.
+    /// The comparison of a case with another: by its own value, or by a metric.
     pub fn comparison(
         &self,
         metric: Option<&'a MetricRecord>,

@@ -7,8 +7,8 @@ use crate::{BudgetVerdict, CaseRecord, ComparisonRecord, TotalsRecord, VerdictRe
 use bpfcost_measure::{OPS, Summed};
 use bpfcost_model::Metric;
 
-/// How windows of a metric add up; `None` where they don't, as latencies.
-pub(super) fn summed(metric: &Metric) -> Option<Summed> {
+/// The function that adds up windows of a metric; `None` for those that don't add up, such as latencies.
+pub(super) fn total_function(metric: &Metric) -> Option<Summed> {
     match metric.unit.as_str() {
         "ns/op" => Some(Total::of_cost),
         "op/s" => Some(Total::of_rate),
@@ -16,9 +16,9 @@ pub(super) fn summed(metric: &Metric) -> Option<Summed> {
     }
 }
 
-/// A comparison of typical windows or batches, as far as the totals bear it out. `total_s`: the seconds of measuring after which
-/// the total would be told from what lies so far away, as a log ratio.
-pub(super) fn held(
+/// A comparison of typical windows or batches, as far as the totals bear it out. `total_s` returns the seconds of
+/// measuring after which the total would be distinguished from a log ratio at that distance.
+pub(super) fn with_totals(
     typical: ComparisonRecord,
     judged: &Judged,
     ratio: &TotalRatio,
@@ -51,13 +51,13 @@ pub(super) fn held(
             .flatten()
             .filter(|_| open)
             .reduce(f64::max),
-        totals: recorded(ratio, judged, withheld),
+        totals: totals_record(ratio, judged, withheld),
         ..typical
     }
 }
 
-/// What the record says of the totals; `None` without an interval.
-fn recorded(ratio: &TotalRatio, typical: &Judged, withheld: bool) -> Option<TotalsRecord> {
+/// The record of the totals; `None` without an interval.
+fn totals_record(ratio: &TotalRatio, typical: &Judged, withheld: bool) -> Option<TotalsRecord> {
     let relative = ratio.relative()?;
     let deciding = ratio.deciding?.map(f64::exp_m1);
     Some(TotalsRecord {

@@ -77,7 +77,7 @@ pub fn render<'a>(
     let mut head: Vec<String> = Vec::new();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for record in records {
-        let (curves, extras) = (Curves::of(record), extra_columns(record));
+        let (curves, extras) = (Curves::from_record(record), extra_columns(record));
         for case in &record.cases {
             let mut columns = measured(case, record);
             columns.extend(rates(case, record, load));

@@ -173,7 +173,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             as_much(record.unit)
         )
     });
-    let rare = bpfcost_record::now_and_then(case).filter(|_| counted).map(|rare| {
+    let rare = bpfcost_record::rare_work(case).filter(|_| counted).map(|rare| {
         let [differ, all] = rare.batches.map(|count| number::count(count as u64));
         let mean = value(rare.mean, None, record.unit);
         format!(

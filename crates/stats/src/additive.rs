@@ -1,4 +1,4 @@
-//! Whether parts add up: is what one thing adds the same with another thing present?
+//! Additivity of costs: is what one thing adds the same with another thing present?
 //!
 //! Four cases measured in the same epochs: with neither thing, with the first, with the second, with both.
 //! If costs add up, then (both − first) − (second − neither) is zero. This *residual* is taken epoch by
@@ -27,13 +27,13 @@ use crate::verdict::EQUIVALENCE_CONFIDENCE;
 /// Four cases by epoch, paired by their places; NaN where an epoch has no value.
 #[derive(Debug, Clone, Copy)]
 pub struct Square<'a> {
-    /// Without either thing.
+    /// The case without either thing.
     pub neither: &'a [f64],
-    /// With the first.
+    /// The case with the first thing.
     pub first: &'a [f64],
-    /// With the second.
+    /// The case with the second thing.
     pub second: &'a [f64],
-    /// With both.
+    /// The case with both things.
     pub both: &'a [f64],
 }
 
@@ -60,18 +60,18 @@ pub struct Sum {
     pub tolerance: f64,
 }
 
-/// Whether parts add up.
+/// The answer to whether the parts of a sum add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Additive {
-    /// They do, as far as the interval reaches.
+    /// The parts add up, as far as the interval reaches.
     Yes,
-    /// They don't: what the one adds depends on the other.
+    /// The parts don't add up: what the one adds depends on the other.
     No,
     /// The data does not resolve it.
     CantTell,
 }
 
-/// What is known of one sum.
+/// The residual of one sum and the answer from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SumVerdict {
     /// Epochs that have all four cases.
@@ -96,7 +96,7 @@ pub fn judge_sums(sums: &[Sum]) -> Vec<SumVerdict> {
         .zip(p_values)
         .zip(rejected)
         .map(|((sum, p), rejected)| {
-            let residual = Estimate::of(&sum.residuals);
+            let residual = Estimate::for_difference(&sum.residuals);
             let within = sum.tolerance > 0.0
                 && signed_rank_interval(&sum.residuals, EQUIVALENCE_CONFIDENCE)
                     .is_some_and(|i| -sum.tolerance <= i.low && i.high <= sum.tolerance);
@@ -105,11 +105,12 @@ pub fn judge_sums(sums: &[Sum]) -> Vec<SumVerdict> {
                 epochs: sorted(&sum.residuals).len(),
                 residual,
                 p,
-                additive: match () {
-                    () if residual.is_some() && within => Additive::Yes,
-                    () if rejected => Additive::No,
-                    () if holds_zero => Additive::Yes,
-                    () => Additive::CantTell,
+                additive: if (residual.is_some() && within) || (holds_zero && !rejected) {
+                    Additive::Yes
+                } else if rejected {
+                    Additive::No
+                } else {
+                    Additive::CantTell
                 },
             }
         })

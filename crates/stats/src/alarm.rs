@@ -86,7 +86,7 @@ impl Alarm {
         self.limit
     }
 
-    /// Whether the reference is complete.
+    /// Returns whether the reference is complete.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.reference.len() >= REFERENCE
@@ -132,7 +132,7 @@ impl Alarm {
         self.expected(look).map(|expected| expected.noise())
     }
 
-    /// Whether a reading with the thing is over: higher than a cost within the limit reads.
+    /// Returns whether a reading with the thing is higher than a cost within the limit reads.
     #[must_use]
     pub fn is_over(&self, look: usize, reading: f64) -> bool {
         self.expected(look)

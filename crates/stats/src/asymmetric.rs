@@ -35,11 +35,11 @@ pub const MIN_EPOCHS: usize = 10;
 /// and a little less because samples are small. The interval's own tails are 0.05, whatever the shape.
 const WIDENED_TAIL: f64 = 0.03;
 
-/// How improbable it must be that a far hump has so few epochs: 0.05, and half a percent more, which lets 14 epochs
-/// have one far.
+/// The largest probability at which a far hump with so few epochs is ruled out: 0.05, and half a percent more, which
+/// lets 14 epochs have one far.
 const FAR_TAIL: f64 = 0.055;
 
-/// Of the averages of a far and a near epoch, how many may lie below the centre for each far epoch: found by
+/// The number of averages of a far and a near epoch that may lie below the centre, for each far epoch. Found by
 /// simulation (far humps of 28 to 40 %, 10 to 100 epochs).
 const BELOW_CENTRE: u64 = 4;
 

@@ -12,14 +12,14 @@
 
 use crate::{pairwise::sorted, sample::median};
 
-/// So often a value must be seen to be a count, and in more than half of the samples.
+/// The number of samples that must agree on a count; they must also be more than half of all.
 pub const REPEATS: usize = 3;
 
 /// A clock reading is up to one instruction below the truth, so that the difference of two batches,
 /// each the difference of two readings, is off by up to two; the rest is for the division.
 const ROUNDING: f64 = 2.01;
 
-/// What a case counts.
+/// The count of instructions of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Count {
     /// Instructions per operation: a whole number wherever one is within the clock's rounding.
@@ -32,16 +32,16 @@ pub struct Count {
 /// rounding over so many. `None` without a finite sample.
 #[must_use]
 pub fn count(samples: &[f64], ops: u64) -> Option<Count> {
-    let kept = sorted(samples);
+    let sorted_samples = sorted(samples);
     let rounding = ROUNDING / ops.max(1) as f64;
     // What more than half agree on holds the middle one. Two samples are each off by as much.
-    let middle = median(&kept)?;
-    let alike: Vec<f64> = kept
+    let middle = median(&sorted_samples)?;
+    let alike: Vec<f64> = sorted_samples
         .iter()
         .copied()
         .filter(|sample| (sample - middle).abs() <= 2.0 * rounding)
         .collect();
-    let (value, repeats) = if alike.len() >= REPEATS && 2 * alike.len() > kept.len() {
+    let (value, repeats) = if alike.len() >= REPEATS && 2 * alike.len() > sorted_samples.len() {
         (median(&alike)?, alike.len())
     } else {
         (middle, 0)

@@ -18,26 +18,26 @@ const SHORTEST: usize = 4;
 /// The ratio of a series, its values that are not finite left out; `None` if it is too short, or has one value alone.
 #[must_use]
 pub fn neighbour_ratio(values: &[f64]) -> Option<f64> {
-    let kept: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    if kept.len() < SHORTEST {
+    let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    if finite.len() < SHORTEST {
         return None;
     }
     // Equal values share their ranks' mean.
     let rank = |value: &f64| {
-        let below = kept.iter().filter(|other| *other < value).count();
-        let alike = kept.iter().filter(|other| *other == value).count();
+        let below = finite.iter().filter(|other| *other < value).count();
+        let alike = finite.iter().filter(|other| *other == value).count();
         below as f64 + (alike as f64 - 1.0) / 2.0
     };
-    let ranks: Vec<f64> = kept.iter().map(rank).collect();
-    let middle = (kept.len() as f64 - 1.0) / 2.0;
+    let ranks: Vec<f64> = finite.iter().map(rank).collect();
+    let middle = (finite.len() as f64 - 1.0) / 2.0;
     let all: f64 = ranks.iter().map(|rank| (rank - middle).powi(2)).sum();
     let steps = ranks.windows(2).map(|two| (two[1] - two[0]).powi(2));
     let ratio = steps.sum::<f64>() / all;
     ratio.is_finite().then_some(ratio)
 }
 
-/// How improbable it is that neighbours resemble each other as much by chance, from the mean ratios of independent groups
-/// of series: a one-sided t-test. `None` with fewer than two groups, or if all are alike.
+/// The probability that neighbours resemble each other as much by chance, from the mean ratios of independent groups of
+/// series: a one-sided t-test. `None` with fewer than two groups, or if all are alike.
 #[must_use]
 pub fn resemblance_p(ratios: &[f64]) -> Option<f64> {
     let sample = Sample::new(ratios)?;

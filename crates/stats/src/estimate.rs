@@ -11,8 +11,8 @@
 //!
 //! Ties and zeros. The p-value is the dual of the interval: it counts Walsh averages at or below zero
 //! and at or above zero, so that averages of exactly zero speak *against* an effect on both sides.
-//! Where nothing is tied that is Wilcoxon's test. Where something is, it equals the test with every
-//! tie broken in the way that favours no effect, which is conservative. Mid-ranks would be less so,
+//! Without ties that is Wilcoxon's test. With ties, it equals the test with every tie broken in the way that favours no
+//! effect, which is conservative. Mid-ranks would be less so,
 //! but could call a difference real whose interval touches zero; here `p ≤ 1 − confidence` exactly
 //! when the interval excludes zero, always.
 //!
@@ -25,7 +25,7 @@ use crate::signed_rank;
 /// The confidence of the intervals that are shown.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The confidence asked of the interval of a case's own value; see [`Estimate::of_case`].
+/// The confidence asked of the interval of a case's own value; see [`Estimate::for_case`].
 pub const OWN_CONFIDENCE: f64 = 0.96;
 
 /// A closed range, in the unit of the values it was made from.
@@ -44,7 +44,7 @@ impl Interval {
         self.high / 2.0 - self.low / 2.0
     }
 
-    /// Whether `value` lies in the interval, ends included.
+    /// Returns whether `value` lies in the interval, ends included.
     #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
@@ -75,7 +75,7 @@ impl Estimate {
     /// A difference, from one value an epoch: the Hodges–Lehmann estimate with the exact
     /// [`CONFIDENCE`] interval. `None` below 6 finite values.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn for_difference(values: &[f64]) -> Option<Self> {
         Self::at(values, CONFIDENCE)
     }
 
@@ -85,7 +85,7 @@ impl Estimate {
     /// often than it says. So it is asked at [`OWN_CONFIDENCE`], to hold in about [`CONFIDENCE`] of runs.
     /// `None` below 6 finite values.
     #[must_use]
-    pub fn of_case(values: &[f64]) -> Option<Self> {
+    pub fn for_case(values: &[f64]) -> Option<Self> {
         Self::at(values, OWN_CONFIDENCE)
     }
 

@@ -1,5 +1,5 @@
-//! What a comparison of something with nothing would read: the trials of the baseline alone, half of them against the
-//! other half.
+//! The reading of a comparison of two equal costs: the trials of the baseline alone, half of them against the other
+//! half.
 //!
 //! In each epoch, chance deals the trials of the baseline out to two sides, and the log ratio of the sides' medians is
 //! the epoch's value: no effect is in it, but all noise is. Over epochs, it gets the estimate and the interval of any
@@ -20,8 +20,8 @@ use crate::{
 /// Deals, of which the median counts.
 const DEALS: u64 = 101;
 
-/// How far from 0 the log ratio of a case that costs nothing lies at most, in 19 of 20 runs: from all trials of the
-/// baseline by epoch, in their order. Values that are not above zero are passed over. `None` below 6 epochs with two
+/// The distance from 0 within which the log ratio of a case that costs nothing lies in 19 of 20 runs, from all trials
+/// of the baseline by epoch, in their order. Values that are not above zero are skipped. `None` below 6 epochs with two
 /// trials. `seed` decides how they are dealt.
 #[must_use]
 pub fn reach<E: AsRef<[f64]>>(epochs: &[E], seed: u64) -> Option<f64> {
@@ -38,7 +38,7 @@ pub fn reach<E: AsRef<[f64]>>(epochs: &[E], seed: u64) -> Option<f64> {
             .iter()
             .filter_map(|trials| ratio(trials, &mut coin))
             .collect();
-        Some(Estimate::of(&ratios)?.half_width())
+        Some(Estimate::for_difference(&ratios)?.half_width())
     });
     median(&deals.collect::<Option<Vec<f64>>>()?)
 }

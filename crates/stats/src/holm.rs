@@ -1,10 +1,10 @@
-//! Holm's step-down procedure: which of several hypotheses are rejected with a bounded chance of even
-//! one false rejection, whatever the dependence among them (cases share their baseline).
+//! Holm's step-down procedure: rejects some of several hypotheses with a bounded chance of even one false rejection,
+//! whatever the dependence among them (cases share their baseline).
 //!
 //! Holm, S. (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
 //! Statistics 6(2).
 
-/// For each p-value, in the order given, whether Holm rejects it at family-wise level `alpha`.
+/// Returns for each p-value, in the order given, whether Holm rejects it at family-wise level `alpha`.
 ///
 /// A p-value that is NaN counts as 1: it is never rejected, yet still counts among the hypotheses.
 #[must_use]

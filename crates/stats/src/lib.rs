@@ -3,7 +3,7 @@
 //! Pure mathematics: no input or output, no clock, no unsafe code, and no panic on any input. Values that are not
 //! finite are ignored; a result that the data can't give is `None`.
 //!
-//! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of_case`], per comparison
+//! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::for_case`], per comparison
 //! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`].
 //! [`sessions::judge_sessions`] compares records of separate sessions. If instructions are counted instead, a
 //! case's value is its [`count()`], and [`judge_exact`] compares ranges. [`judge_sums`] decides whether parts add

@@ -32,8 +32,8 @@ pub fn looks(comparisons: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(first_look(comparisons)), |&n| Some(next_look(n)))
 }
 
-/// Whether a raw value is known well enough to stop: its half-width is at most `relative` of the value
-/// (0.01 is 1 %) or at most `absolute`, in the unit of the value.
+/// Returns whether a raw value is known well enough to stop: its half-width is at most `relative` of the value (0.01 is
+/// 1 %) or at most `absolute`, in the unit of the value.
 #[must_use]
 pub fn precise_enough(raw: &Estimate, relative: f64, absolute: f64) -> bool {
     raw.half_width() <= (relative * raw.value.abs()).max(absolute)

@@ -37,7 +37,7 @@ const SLIGHT_DIP: f64 = 0.42;
 pub struct Mode {
     /// The median of its epochs, in the unit of the values.
     pub value: f64,
-    /// Its share of the epochs, 0 to 1.
+    /// The share of the epochs in this mode, 0 to 1.
     pub share: f64,
 }
 
@@ -69,8 +69,8 @@ pub fn two_modes(epochs: &[f64]) -> Option<[Mode; 2]> {
     (high.value / low.value >= 1.0 + MIN_DISTANCE).then_some([low, high])
 }
 
-/// Where to cut ascending values, and by how much the cut leaves less variance within its parts than
-/// the same cut leaves of a normal distribution: 1 for normal values, large for two groups.
+/// The best cut of ascending values, and the factor by which it leaves less variance within its parts than the same cut
+/// leaves of a normal distribution: 1 for normal values, large for two groups.
 fn best_split(values: &[f64]) -> (usize, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -116,8 +116,8 @@ fn even_bound(n: usize) -> f64 {
     1.45 + 3.3 / n.sqrt() + 14.0 / n + 240.0 / (n * n)
 }
 
-/// How far ascending values are from having one mode: half the largest distance between their distribution
-/// function and the nearest one that is convex up to some value and concave from there on, so 1/2n at least.
+/// The distance of ascending values from one mode: half the largest distance between their distribution function and
+/// the nearest one that is convex up to some value and concave from there on, so 1/2n at least.
 ///
 /// Hartigan & Hartigan's dip, but that the two halves may overlap where they meet.
 fn dip(values: &[f64]) -> f64 {
@@ -146,8 +146,8 @@ fn dip(values: &[f64]) -> f64 {
     worst(low).min(worst(low.saturating_sub(1))) / 2.0
 }
 
-/// How far the distribution function of the first of `n` ascending values rises above the largest convex
-/// function below it.
+/// The largest distance by which the distribution function of the first of `n` ascending values rises above the largest
+/// convex function below it.
 fn beyond_convex(values: &[f64], n: usize) -> f64 {
     let before = |i: usize| i as f64 / n as f64; // just below the value
     let slope = |from: usize, to: usize| (before(to) - before(from)) / (values[to] - values[from]);

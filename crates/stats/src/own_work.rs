@@ -1,5 +1,5 @@
 //! Work that a case does now and then: a sweep of a table, a sampled export, a flush. The undisturbed state is that of
-//! the typical slice, and leaves such work out as it leaves out a neighbour's bursts. The two are told apart by
+//! the typical slice, and leaves such work out as it leaves out a neighbour's bursts. The two are distinguished by
 //! references: floors and the anchor, measured in the same epochs, do no such work, and neighbours strike them as
 //! often.
 //!
@@ -9,7 +9,7 @@
 //! 1. The mean of calm slices, as a multiple of the undisturbed cost. One operation lies within one slice, however long
 //!    it takes, so work that is seldom makes single slices long, also between bursts. A timer tick does that too, and
 //!    to references as well. How much a burst slows a case does not matter here.
-//! 2. The share of slices that are calm. Work that makes many operations in a row dearer looks like a burst, but only
+//! 2. The share of slices that are calm. Work that slows many operations in a row looks like a burst, but only
 //!    in the case. How much bursts slow a case differs from case to case, how often they come does not.
 //!
 //! docs/evidence/own-work.md shows how well that holds, and what was tried instead.
@@ -21,7 +21,7 @@ use crate::sample::median;
 use crate::totals::{Total, TotalRatio};
 use crate::undisturbed::Undisturbed;
 
-/// So many slices on each side decide whether a slice is calm.
+/// The number of slices on each side that decide whether a slice is calm.
 const REACH: usize = 3;
 
 /// The median of those may be above the undisturbed cost by this share of it, or by so many times what undisturbed
@@ -29,20 +29,20 @@ const REACH: usize = 3;
 const EDGE: f64 = 0.01;
 const EDGE_SCATTERS: f64 = 3.0;
 
-/// From this share of the cost on, work of its own is too much to be left out of it.
+/// The share of the cost from which work of its own is too much to be left out of it.
 pub const MOST_OWN_WORK: f64 = 0.01;
 
 /// The slices of one epoch, each as a multiple of the undisturbed cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CalmSlices {
     calm: Part,
-    /// Those of the calm ones that are above the edge themselves.
+    /// Calm slices whose own value is above the edge.
     long: Part,
-    /// Those that are not calm.
+    /// Slices that are not calm.
     other: Part,
 }
 
-/// Some slices.
+/// The number and the cost of slices of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Part {
     count: f64,
@@ -177,13 +177,14 @@ pub struct OwnWork {
     pub most: f64,
     /// The most that single long slices between bursts may add.
     pub most_between_bursts: f64,
-    /// Whether it is too much to be left out: the 95 % interval is above 0, and more than [`MOST_OWN_WORK`] is added.
+    /// True if the work is too much to be left out: the 95 % interval is above 0, and more than [`MOST_OWN_WORK`] is
+    /// added.
     pub matters: bool,
     /// The share of slices that it makes longer, 0 to 1.
     pub share: f64,
     /// The same of the references, for which neighbours and timer ticks account.
     pub reference_share: f64,
-    /// How many times as long such slices take.
+    /// The time of such slices as a multiple of that of usual ones.
     pub times: f64,
     /// The same of the references.
     pub reference_times: f64,
@@ -195,9 +196,10 @@ impl OwnWork {
     pub fn new(case: &[CalmSlices], references: &[CalmSlices]) -> Option<Self> {
         let between = Added::between_bursts(case, references)?;
         let instead = Added::instead_of_bursts(case, references)?;
-        let leads = match instead.more > between.more {
-            true => &instead,
-            false => &between,
+        let leads = if instead.more > between.more {
+            &instead
+        } else {
+            &between
         };
         Some(OwnWork {
             most: instead.most + between.most,
@@ -211,7 +213,7 @@ impl OwnWork {
     }
 }
 
-/// What one of the two comparisons shows.
+/// The result of one of the two comparisons.
 struct Added {
     more: f64,
     least: f64,
@@ -280,7 +282,7 @@ impl Part {
     }
 }
 
-/// How far above the undisturbed cost a calm slice's surroundings may be, as a multiple of it.
+/// The highest surroundings of a calm slice, as a multiple of the undisturbed cost.
 fn edge(known: &Undisturbed) -> f64 {
     1.0 + f64::max(EDGE, EDGE_SCATTERS * known.blind)
 }
@@ -313,5 +315,5 @@ fn ratio(
     total: impl Fn(&CalmSlices) -> Option<Total>,
 ) -> Option<TotalRatio> {
     let totals = |epochs: &[CalmSlices]| epochs.iter().map(&total).collect::<Vec<_>>();
-    TotalRatio::of(&totals(case), &totals(baseline))
+    TotalRatio::from_epochs(&totals(case), &totals(baseline))
 }

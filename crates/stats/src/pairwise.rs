@@ -11,14 +11,13 @@
 
 /// The finite values in ascending order.
 pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut kept: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    kept.sort_unstable_by(f64::total_cmp);
-    kept
+    let mut finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    finite.sort_unstable_by(f64::total_cmp);
+    finite
 }
 
 /// Ordered pairs that are not written down.
 pub(crate) trait Pairs {
-    /// Number of pairs.
     fn pairs(&self) -> u64;
 
     /// The smallest and the largest value of a pair.

@@ -1,5 +1,4 @@
-//! What a run could have seen: the smallest effect it would have found, and how long it would have to
-//! be to find a given one.
+//! The power of a run: the smallest effect that it would have found, and the length that finds a given effect.
 //!
 //! "Seen" means that the effect passes the strictest step of Holm's procedure, 0.04 / K, in about three
 //! runs of four ([`POWER`]). From data: an effect δ is seen when the low end of the interval at
@@ -131,7 +130,7 @@ fn variance_of_medians<E: AsRef<[f64]>>(epochs: &[E]) -> Option<f64> {
     Some(squares / freedom * variance_of_median(size))
 }
 
-/// Student's quantile for the mean of so many epochs.
+/// Student's quantile for the mean of `epochs` epochs.
 fn student_quantile(p: f64, epochs: usize) -> Option<f64> {
     /// From here on the normal one, which differs by less than 1e-5. With 10⁹ degrees of freedom statrs 0.19 does not end.
     const NORMAL: usize = 1_000_000;

@@ -12,7 +12,7 @@ use crate::pairwise::sorted;
 /// trials scatter far more than loads, and widen it by a fifth where loads do (docs/evidence/intervals.md).
 pub const TRIALS: usize = 3;
 
-/// How many interquartile ranges beyond a quartile a value must lie to be an outlier.
+/// The distance from a quartile beyond which a value is an outlier, in interquartile ranges.
 pub const OUTLIER_FENCE: f64 = 1.5;
 
 /// Finite values in ascending order, at least one.

@@ -1,4 +1,4 @@
-//! How far sessions differ on a machine, learnt from the sessions that it has measured.
+//! The spread between the sessions of a machine, estimated from the sessions that it has measured.
 //!
 //! Two sessions of one sitting resemble each other more than sessions of different days. So the spread has two
 //! values: within a sitting, and between sittings. Each is a relative standard deviation of one session's level
@@ -26,7 +26,7 @@ const FAR: [f64; 2] = [0.95, 0.95];
 /// The same of a single case, whose sessions are few: of all that were seen, the largest.
 const FAR_OF_ONE: [f64; 2] = [1.0, 0.90];
 
-/// The degrees of freedom from which a case's own sessions tell its spread.
+/// The degrees of freedom from which a case's own sessions show its spread.
 const FEWEST_FREEDOM_OF_ONE: u32 = 9;
 
 /// Undisturbed costs that agree better did so by chance, or are as fine as slices are kept.
@@ -52,7 +52,7 @@ impl SessionSpread {
     }
 }
 
-/// How far sessions differ on a machine.
+/// The spread between the sessions of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SessionSpreads {
     /// Sessions of one sitting.
@@ -66,14 +66,14 @@ pub struct SessionSpreads {
 pub struct Level {
     /// When the session began, in seconds from any fixed moment.
     pub began_s: f64,
-    /// What the case cost.
+    /// The cost of the case.
     pub value: f64,
 }
 
 impl SessionSpreads {
-    /// What is assumed of a machine of which too little is known. On the shared virtual machine where bpfcost
-    /// was made, two sessions of a kernel cost minutes apart typically differed by 1.6 %, which is a spread of
-    /// 1.7 %, and at worst by 19 %.
+    /// The spreads assumed of a machine with too few known sessions. On the shared virtual machine where bpfcost was
+    /// developed, two sessions of a kernel cost minutes apart typically differed by 1.6 %, which is a spread of 1.7 %,
+    /// and at worst by 19 %.
     pub const ASSUMED: Self = Self {
         within: SessionSpread::assumed(0.03),
         between: SessionSpread::assumed(0.05),
@@ -94,8 +94,8 @@ impl SessionSpreads {
 
     /// The spreads of a case's undisturbed cost, as its own past sessions show, which are a list for each series.
     /// Neighbours strike all cases, but undisturbed costs scatter each in its own way, from hundredths of a percent to
-    /// percents. Where its own sessions are too few, those of all cases tell (`pooled`), or an assumption; but it is at least
-    /// what was seen.
+    /// percents. With too few sessions of its own, the spread of all cases (`pooled`) or an assumption is used, but
+    /// never less than its own sessions show.
     #[must_use]
     pub fn of_undisturbed<C: AsRef<[Level]>>(own: &[C], pooled: &Self) -> Self {
         let own = Self::shown_by(own, &Self::NOTHING, FAR_OF_ONE);
@@ -122,8 +122,8 @@ impl SessionSpreads {
         Self { within, between }.ordered()
     }
 
-    /// The spreads that past sessions show: a list a case of what it cost in each. What they can't tell is
-    /// assumed, at least as large as the little that was seen.
+    /// The spreads that past sessions show; `cases` lists the levels of each case. A spread that too few sessions show
+    /// is assumed, and no smaller than they show.
     #[must_use]
     pub fn learnt<C: AsRef<[Level]>>(cases: &[C], assumed: &Self) -> Self {
         Self::shown_by(cases, assumed, FAR).ordered()

@@ -30,7 +30,7 @@ use crate::session_spread::{SessionSpread, SessionSpreads};
 use crate::sittings;
 use crate::verdict::{Budget, EQUIVALENCE_CONFIDENCE, Evidence, Policy, Verdict, decide};
 
-/// How a shift between sides was found.
+/// The method by which a shift between sides was estimated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Basis {
     /// Exact, over the turns in which the sides were measured.
@@ -44,16 +44,16 @@ pub enum Basis {
     Widened(SessionSpread),
 }
 
-/// What is known of one case between two sides.
+/// The comparison of one case between two sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SessionComparison {
     /// new / old − 1, with the 95 % interval; 0.01 is 1 % more. `None` without a value on each side.
     pub relative: Option<Estimate>,
-    /// Its 90 % interval, which decides `Same` and the budget.
+    /// The 90 % interval of `relative`, which decides `Same` and the budget.
     pub relative90: Option<Interval>,
     /// Two-sided p-value, before Holm.
     pub p: f64,
-    /// How it was found.
+    /// The method by which the interval was estimated.
     pub basis: Basis,
     /// The verdict on the new side.
     pub verdict: Verdict,
@@ -63,7 +63,7 @@ pub struct SessionComparison {
     pub budget: Option<Budget>,
 }
 
-/// What one session says of a case.
+/// A case's value in one session.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Session {
     /// When it began, in seconds from any fixed moment; not finite where that is unknown.
@@ -79,26 +79,26 @@ pub struct Sides {
     pub old: Vec<Session>,
     /// Sessions of the new side.
     pub new: Vec<Session>,
-    /// By what share the sentinel moved from old to new; 0 where it did not, or there is none.
+    /// The relative change of the sentinel from old to new; 0 without a change or a sentinel.
     pub machine: f64,
-    /// How many times as much as a whole session's level this value scatters: more than 1 for a net cost,
-    /// which is a part of what was measured.
+    /// The scatter of this value as a multiple of that of a whole session's level: more than 1 for a net cost, which is
+    /// a part of what was measured.
     pub leverage: f64,
     /// The relative standard deviation of the case between the epochs of a session. The speed of a shared machine
     /// varies as much from minute to minute as from second to second: where the spread between sessions is assumed,
     /// it is assumed to be at least that.
     pub epochs: f64,
-    /// How far sessions of this case differ.
+    /// The spread between sessions of this case.
     pub spreads: SessionSpreads,
-    /// Whether no assumption holds of how far sessions differ, so that an unknown spread must be that of these
-    /// sessions: two turns or sittings a side, or nothing can be said.
+    /// True if no spread between sessions may be assumed. An unknown spread is then estimated from these sessions,
+    /// which takes two turns or sittings a side; with fewer there is no interval.
     pub unassumed: bool,
 }
 
 impl Sides {
     /// Two sides on a machine that did not move, and of whose sessions nothing is known.
     #[must_use]
-    pub fn of(old: Vec<Session>, new: Vec<Session>) -> Self {
+    pub fn new(old: Vec<Session>, new: Vec<Session>) -> Self {
         Self {
             old,
             new,
@@ -110,7 +110,7 @@ impl Sides {
         }
     }
 
-    /// Whether the exact test decides among `family` cases.
+    /// Returns whether the exact test decides among `family` cases.
     #[must_use]
     pub fn are_exact(&self, family: usize) -> bool {
         let [old, new] = sittings::turns(&logs(self));
@@ -143,8 +143,8 @@ pub fn judge_sessions(cases: &[Sides], family: usize, policy: &Policy) -> Vec<Se
         .collect()
 }
 
-/// Whether so many turns a side can show a change at all by the exact test among `family` cases: its smallest
-/// p is 2 over the number of ways to draw one side from both.
+/// Returns whether the exact test can show any change among `family` cases with so many turns a side: its smallest p is
+/// 2 over the number of ways to draw one side from both.
 #[must_use]
 pub fn exact_suffices(old: usize, new: usize, family: usize) -> bool {
     let ways: f64 = (1..=new).map(|i| (old + i) as f64 / i as f64).product();
@@ -292,7 +292,7 @@ fn widened(sides: &Sides, units: [usize; 2], spread: SessionSpread, family: usiz
         .sum();
     // The interval's lower end comes from the lowest that new and the highest that old may be.
     let error =
-        |new: f64, old: f64| StandardError::of(new.hypot(old) / z(CONFIDENCE), between, spread);
+        |new: f64, old: f64| StandardError::new(new.hypot(old) / z(CONFIDENCE), between, spread);
     let below = error(new.value - new.low, old.high - old.value);
     let above = error(new.high - new.value, old.value - old.low);
     let value = new.value - old.value;
@@ -315,12 +315,12 @@ fn widened(sides: &Sides, units: [usize; 2], spread: SessionSpread, family: usiz
         1.0
     };
     let strictest = 1.0 - FALSE_ALARM_LEVEL / family.max(1) as f64 / 2.0;
-    let seen = |error: &StandardError| error.reach(strictest) + error.reach(POWER);
+    let visible = |error: &StandardError| error.reach(strictest) + error.reach(POWER);
     Evidence {
         shown: Some(Estimate { value, low, high }),
         deciding: Some(at(EQUIVALENCE_CONFIDENCE)),
         p,
-        detectable: Some(slower + faster + f64::midpoint(seen(&below), seen(&above))),
+        detectable: Some(slower + faster + f64::midpoint(visible(&below), visible(&above))),
     }
 }
 
@@ -332,9 +332,9 @@ struct StandardError {
 }
 
 impl StandardError {
-    /// Of an interval's own error and a variance between sessions, of which only the second is estimated from
-    /// few.
-    fn of(own: f64, between: f64, spread: SessionSpread) -> Self {
+    /// Combines the error within a session (`own`) with a variance between sessions. Only the second is estimated from
+    /// few values.
+    fn new(own: f64, between: f64, spread: SessionSpread) -> Self {
         let variance = own.powi(2) + between;
         let freedom = match spread.freedom {
             Some(freedom) if between > 0.0 => f64::from(freedom) * (variance / between).powi(2),
@@ -352,7 +352,7 @@ impl StandardError {
         few.then(|| StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).ok())?
     }
 
-    /// How far from the estimate a share `tail` of the distribution reaches.
+    /// The distance from the estimate to the quantile `tail` of the distribution.
     fn reach(&self, tail: f64) -> f64 {
         let quantile = match self.student() {
             Some(student) => student.inverse_cdf(tail),
@@ -379,12 +379,12 @@ fn logs(sides: &Sides) -> Sides {
         let usable = |e: &Estimate| {
             e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite()
         };
-        let kept = sessions.iter().filter(|s| usable(&s.estimate));
+        let usable_sessions = sessions.iter().filter(|s| usable(&s.estimate));
         let log = |s: &Session| Session {
             estimate: s.estimate.map(f64::ln),
             ..*s
         };
-        kept.map(log).collect()
+        usable_sessions.map(log).collect()
     };
     Sides {
         old: side(&sides.old),

@@ -29,7 +29,7 @@ pub fn sittings(began_s: &[f64]) -> Vec<usize> {
     numbers
 }
 
-/// How many sittings there are; `None` where a time is unknown, or there is no session.
+/// The number of sittings; `None` if a time is unknown, or there is no session.
 pub(crate) fn count(sessions: &[Session]) -> Option<usize> {
     let began: Vec<f64> = sessions.iter().map(|s| s.began_s).collect();
     let known = began.iter().all(|began_s| began_s.is_finite());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn turned(old: &[f64], new: &[f64]) -> [Vec<f64>; 2] {
-        let sides = Sides::of(at(old), at(new));
+        let sides = Sides::new(at(old), at(new));
         turns(&sides).map(|side| side.iter().map(|e| e.value).collect())
     }
 

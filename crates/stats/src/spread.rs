@@ -1,5 +1,5 @@
-//! Where the spread comes from: between epochs (what a load fixes, and time), between the trials of one
-//! epoch, and in the sentinel, which stays loaded and so knows time only.
+//! The spread of trials by its sources: between epochs (what a load fixes, and time), between the trials of one epoch,
+//! and in the sentinel, which stays loaded and so shows time only.
 //!
 //! Components are relative standard deviations, 0.01 being 1 %. They are estimated on logs from the
 //! median distance between two values of a kind, over 0.9539 the standard deviation of a normal
@@ -23,10 +23,10 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of one case, from all trials by epoch. Values that are not above zero are passed over. `None`
+    /// Estimates the spread of one case from all trials by epoch. Values that are not above zero are skipped. `None`
     /// below two epochs, or without any epoch of two trials.
     #[must_use]
-    pub fn of<E: AsRef<[f64]>>(epochs: &[E]) -> Option<Self> {
+    pub fn from_epochs<E: AsRef<[f64]>>(epochs: &[E]) -> Option<Self> {
         let logs: Vec<Vec<f64>> = epochs.iter().map(|trials| ln(trials.as_ref())).collect();
 
         let mut distances = Vec::new();
@@ -68,14 +68,14 @@ impl Spread {
     }
 }
 
-/// How much the machine moved with time: the relative standard deviation between epochs of a program
-/// that stayed loaded, from its trials by epoch. `None` below two epochs.
+/// The drift of the machine: the relative standard deviation between epochs of a program that stayed loaded, from its
+/// trials by epoch. `None` below two epochs.
 ///
 /// Compared with [`Spread::epoch`] of the cases, it separates time from load: what is left of theirs
 /// when the squares are subtracted came with loading afresh.
 #[must_use]
 pub fn sentinel_drift<E: AsRef<[f64]>>(epochs: &[E]) -> Option<f64> {
-    match Spread::of(epochs) {
+    match Spread::from_epochs(epochs) {
         Some(spread) => Some(spread.epoch),
         None => relative_sd(&epoch_medians(epochs)), // one trial an epoch: nothing to subtract
     }
@@ -112,17 +112,20 @@ mod tests {
 
     #[test]
     fn too_little_to_tell() {
-        assert_eq!(Spread::of::<Vec<f64>>(&[]), None);
-        assert_eq!(Spread::of(&[vec![1.0, 2.0]]), None);
-        assert_eq!(Spread::of(&[vec![1.0], vec![2.0]]), None);
-        assert_eq!(Spread::of(&[vec![f64::NAN, -1.0], vec![0.0, 2.0]]), None);
+        assert_eq!(Spread::from_epochs::<Vec<f64>>(&[]), None);
+        assert_eq!(Spread::from_epochs(&[vec![1.0, 2.0]]), None);
+        assert_eq!(Spread::from_epochs(&[vec![1.0], vec![2.0]]), None);
+        assert_eq!(
+            Spread::from_epochs(&[vec![f64::NAN, -1.0], vec![0.0, 2.0]]),
+            None
+        );
         assert!(sentinel_drift(&[vec![1.0], vec![2.0]]).is_some());
         assert_eq!(Spread::typical(&[]), None);
     }
 
     #[test]
     fn identical_epochs_have_no_spread_between() {
-        let spread = Spread::of(&[[1.0, 1.01, 0.99]; 12]).unwrap();
+        let spread = Spread::from_epochs(&[[1.0, 1.01, 0.99]; 12]).unwrap();
         assert_eq!(spread.epoch, 0.0);
         assert!(spread.trial > 0.005);
     }

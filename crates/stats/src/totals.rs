@@ -22,12 +22,12 @@ use crate::verdict::{Budget, Comparison, EQUIVALENCE_CONFIDENCE, Policy, Verdict
 /// Fewest epochs with an interval: as many as the 90 % interval of the typical window needs.
 pub const MIN_EPOCHS: usize = 5;
 
-/// What an epoch adds to both sides of a quotient: nanoseconds and operations, or operations and seconds.
+/// An epoch's part of the two sums of a quotient: nanoseconds and operations, or operations and seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Total {
-    /// What is summed up.
+    /// The numerator: nanoseconds, or operations.
     pub sum: f64,
-    /// What it is divided by.
+    /// The denominator: operations, or seconds.
     pub per: f64,
 }
 
@@ -87,19 +87,19 @@ pub struct TotalRatio {
     pub epochs: usize,
     /// The log ratio.
     pub log: f64,
-    /// Its 95 % interval; `None` below [`MIN_EPOCHS`].
+    /// The 95 % interval of `log`; `None` below [`MIN_EPOCHS`].
     pub shown: Option<Interval>,
-    /// Its 90 % interval, which decides `Same` and the budget.
+    /// The 90 % interval of `log`, which decides `Same` and the budget.
     pub deciding: Option<Interval>,
     /// The standard deviation of one epoch.
     spread: f64,
 }
 
 impl TotalRatio {
-    /// From the totals of each epoch, paired by their places; an epoch that either lacks is left out. `None`
-    /// where there is no ratio: no epoch, or nothing spent.
+    /// Estimates the ratio from the totals of each epoch, paired by their places; an epoch that either lacks is left
+    /// out. `None` if there is no ratio: no epoch, or nothing spent.
     #[must_use]
-    pub fn of(case: &[Option<Total>], baseline: &[Option<Total>]) -> Option<Self> {
+    pub fn from_epochs(case: &[Option<Total>], baseline: &[Option<Total>]) -> Option<Self> {
         let pairs: Vec<(Total, Total)> = case
             .iter()
             .zip(baseline)
@@ -151,7 +151,7 @@ impl TotalRatio {
         Some(log.map(f64::exp_m1))
     }
 
-    /// Whether it is known to differ from what the typical window says: their 95 % intervals do not meet.
+    /// Returns whether it differs from the ratio of the typical window: their 95 % intervals do not meet.
     #[must_use]
     pub fn is_apart(&self, typical: &Comparison) -> bool {
         let typical = typical.relative.map(|one| one.map(f64::ln_1p));
@@ -159,7 +159,7 @@ impl TotalRatio {
         both.is_some_and(|(total, typical)| total.high < typical.low || typical.high < total.low)
     }
 
-    /// Epochs in all after which the total would be told from what lies `distance` away, as a log ratio.
+    /// Epochs in all after which the total would be distinguished from a log ratio that lies `distance` away.
     #[must_use]
     pub fn epochs_to_resolve(&self, distance: f64, comparisons: usize) -> Option<usize> {
         epochs_for_spread(self.spread, distance, comparisons)
@@ -193,7 +193,7 @@ impl Pseudo {
         }
     }
 
-    /// How far the interval reaches below and above the mean; `None` below [`MIN_EPOCHS`].
+    /// The lengths of the interval below and above the mean; `None` below [`MIN_EPOCHS`].
     fn reach(&self, confidence: f64) -> Option<[f64; 2]> {
         let Pseudo {
             epochs: n,
@@ -287,7 +287,7 @@ mod tests {
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
         let base: Vec<Option<Total>> = case.iter().map(|_| total(100.0)).collect();
         let case: Vec<Option<Total>> = case.iter().map(|value| total(*value)).collect();
-        TotalRatio::of(&case, &base).unwrap()
+        TotalRatio::from_epochs(&case, &base).unwrap()
     }
 
     fn policy(budget: f64) -> Policy {
@@ -335,7 +335,7 @@ mod tests {
         // Exchanging the sides mirrors it.
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
         let (case, base) = (values.map(total), [total(100.0); 10]);
-        let back = TotalRatio::of(&base, &case).unwrap();
+        let back = TotalRatio::from_epochs(&base, &case).unwrap();
         assert!((back.log + one.log).abs() < 1e-12);
         assert!((back.shown.unwrap().low + shown.high).abs() < 1e-9);
     }
@@ -343,17 +343,22 @@ mod tests {
     #[test]
     fn what_is_missing() {
         let total = |value: f64| Total::of_cost(&[value], &[1000.0]);
-        assert_eq!(TotalRatio::of(&[], &[]), None);
-        assert_eq!(TotalRatio::of(&[None], &[total(1.0)]), None);
+        assert_eq!(TotalRatio::from_epochs(&[], &[]), None);
+        assert_eq!(TotalRatio::from_epochs(&[None], &[total(1.0)]), None);
         assert_eq!(
-            TotalRatio::of(&[total(1.0)], &[total(0.0)]),
+            TotalRatio::from_epochs(&[total(1.0)], &[total(0.0)]),
             None,
             "nothing spent"
         );
-        let few = TotalRatio::of(&[total(2.0); 4], &[total(1.0); 4]).unwrap();
+        let few = TotalRatio::from_epochs(&[total(2.0); 4], &[total(1.0); 4]).unwrap();
         assert_eq!((few.shown, few.deciding), (None, None));
         let gap = [total(2.0), None, total(2.0)];
-        assert_eq!(TotalRatio::of(&gap, &[total(1.0); 3]).unwrap().epochs, 2);
+        assert_eq!(
+            TotalRatio::from_epochs(&gap, &[total(1.0); 3])
+                .unwrap()
+                .epochs,
+            2
+        );
     }
 
     #[test]

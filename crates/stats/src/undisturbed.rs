@@ -1,4 +1,4 @@
-//! What an operation costs while nothing else slows the machine, from the slices of batches.
+//! The cost of an operation while nothing else slows the machine, from the slices of batches.
 //!
 //! Neighbours on a shared machine come in bursts, and between them it is undisturbed. Then slices that do the same work
 //! differ by hundredths of a percent; beside a neighbour they differ by several percent.
@@ -22,7 +22,7 @@ use crate::own_work::{CalmSlices, OwnWork};
 use crate::sample::{Sample, median};
 use crate::verdict::Differences;
 
-/// So many slices on each side are the surroundings of a slice.
+/// The number of slices on each side that are the surroundings of a slice.
 const REACH: usize = 3;
 
 /// The share of a batch's slices, those with the lowest surroundings, that shows its fastest state.
@@ -31,7 +31,8 @@ const LOWEST: f64 = 0.05;
 /// Fewest slices that do.
 const MIN_LOWEST: usize = 8;
 
-/// How far above the lowest surroundings others are of the same state, as a share of them.
+/// The largest distance of surroundings from the lowest at which slices count as the same state, as a share of the
+/// lowest.
 const BAND: f64 = 0.005;
 
 /// The same in standard deviations of surroundings, where slices scatter.
@@ -49,7 +50,7 @@ const MIN_SCATTER: f64 = 0.002;
 /// If what is usual is more than this share, slices don't do the same work, or no batch was undisturbed.
 const MOST_USUAL: f64 = 0.01;
 
-/// By how much, as a share, the slices of the first half of a batch may differ from those of the second.
+/// The largest relative difference between the slices of the first half of a batch and those of the second.
 const MOST_TREND: f64 = 0.03;
 
 /// Fewest epochs in which the undisturbed state must have been seen.
@@ -58,7 +59,8 @@ pub const MIN_EPOCHS: usize = 6;
 /// The undisturbed state of a case over a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Undisturbed {
-    /// What an operation cost in each epoch, in the unit of the slices; NaN for an epoch that was disturbed throughout.
+    /// The cost of an operation in each epoch, in the unit of the slices; NaN for an epoch that was disturbed
+    /// throughout.
     pub values: Vec<f64>,
     /// The share of all slices that were of this state, 0 to 1.
     pub share: f64,
@@ -72,12 +74,12 @@ pub struct Undisturbed {
     pub unnoticed_between_bursts: f64,
 }
 
-/// Why the undisturbed state of a case is not known.
+/// The reason for which the undisturbed state of a case is unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unknown {
     /// No batch was cut into enough slices.
     NotCut,
-    /// Slices get cheaper or dearer along the batch, so that they do different work.
+    /// The cost of slices rises or falls along the batch, so that they do different work.
     Trend,
     /// Slices scatter in every batch: they do different work, or all were disturbed.
     Scatter,
@@ -100,11 +102,11 @@ impl fmt::Display for Unknown {
 }
 
 impl Undisturbed {
-    /// The estimate over epochs, with the interval of [`Estimate::of_case`], whose ends reach further by `blind` and
+    /// The estimate over epochs, with the interval of [`Estimate::for_case`], whose ends reach further by `blind` and
     /// `unnoticed`. `None` below 6 epochs.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
-        let estimate = Estimate::of_case(&self.values)?;
+        let estimate = Estimate::for_case(&self.values)?;
         Some(Estimate {
             low: estimate.low - self.blind * estimate.value,
             high: estimate.high + self.unnoticed * estimate.value,
@@ -149,7 +151,7 @@ impl Undisturbed {
 #[derive(Debug, Clone, Copy)]
 struct Fastest {
     value: f64,
-    /// How far its slices scatter.
+    /// Half the distance between the quartiles of its slices, as a share of the median.
     scatter: f64,
     /// The share of the batch's slices that were of this state.
     share: f64,
@@ -221,7 +223,7 @@ fn scatter(sample: &Sample) -> f64 {
     (sample.quantile(0.75) - sample.quantile(0.25)) / 2.0 / sample.median()
 }
 
-/// How far the quartiles of the normal distribution are from its centre, in standard deviations.
+/// The distance of a quartile of the normal distribution from its centre, in standard deviations.
 const QUARTILE: f64 = 0.6745;
 
 /// The mean of the slices around one, which is not among them. `None` at the ends of a batch, where some are missing.
@@ -232,8 +234,8 @@ fn surroundings(batch: &[f64], slice: usize) -> Option<f64> {
     Some(sum / (2 * REACH) as f64)
 }
 
-/// Whether the low slices of both halves of a typical batch cost the same, within [`MOST_TREND`]. Batch by batch, because a
-/// program may cost less in some batches than in others.
+/// Returns whether the low slices of both halves of a typical batch cost the same, within [`MOST_TREND`]. The halves
+/// are compared batch by batch, because a program may cost less in some batches than in others.
 fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
     let low = |half: &[f64]| Some(Sample::new(half)?.quantile(LOWEST).max(f64::MIN_POSITIVE));
     let trend = |batch: &B| {

@@ -1,4 +1,4 @@
-//! From paired epochs to verdicts.
+//! Verdicts from paired epochs.
 //!
 //! A comparison pairs case and baseline within each epoch: d = case − baseline, and relative
 //! log case − log baseline. Estimate and 95 % interval are Hodges–Lehmann and exact signed-rank, for
@@ -31,7 +31,7 @@ pub const EQUIVALENCE_CONFIDENCE: f64 = 0.90;
 /// The relative effect that a run is asked to resolve.
 pub const TARGET_EFFECT: f64 = 0.01;
 
-/// What a comparison says.
+/// The verdict of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
     /// The case costs more (or, of a rate, yields less) than the baseline.
@@ -51,7 +51,7 @@ pub enum Verdict {
     },
 }
 
-/// Whether a relative cost stays within a budget, by 95 % confidence in the answer.
+/// The answer to whether a relative cost stays within a budget, at 95 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
     /// The cost is within the budget.
@@ -63,7 +63,7 @@ pub enum Budget {
     CantTell,
 }
 
-/// Which way is better.
+/// The direction in which a value is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sense {
     /// The value is a cost (ns per operation): more is slower.
@@ -73,7 +73,7 @@ pub enum Sense {
     Rate,
 }
 
-/// By what comparisons are judged.
+/// The rules by which comparisons are judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
     /// The relative difference below which two cases are the same: 0.01 for kernel costs, 0.03 for CPU
@@ -81,7 +81,7 @@ pub struct Policy {
     pub margin: f64,
     /// The relative cost (or loss of rate) that is allowed, if any; 0.05 is 5 %.
     pub budget: Option<f64>,
-    /// Which way is better.
+    /// The direction in which a value is better.
     pub sense: Sense,
 }
 
@@ -94,8 +94,8 @@ pub struct Differences {
     pub log_ratio: Vec<f64>,
     /// Epochs left out because a side had no finite value there.
     pub missing: usize,
-    /// By how much the ends of the relative intervals reach further, on the log scale, for what the values may leave
-    /// out without notice: `low` at most 0, `high` at least 0.
+    /// The lengths added to the ends of the relative intervals, on the log scale, for what the values may leave out
+    /// without notice: `low` at most 0, `high` at least 0.
     pub unnoticed: Interval,
 }
 
@@ -122,7 +122,7 @@ impl Differences {
     }
 }
 
-/// What is known of one comparison.
+/// The result of one comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// Epochs in which both sides have a value.
@@ -147,12 +147,12 @@ pub struct Comparison {
     pub budget: Option<Budget>,
 }
 
-/// The comparisons of one quantity of a run, and by what they are judged.
+/// The comparisons of one quantity of a run, and the rules by which they are judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantity {
     /// The comparisons.
     pub comparisons: Vec<Differences>,
-    /// By what they are judged.
+    /// The rules by which they are judged.
     pub policy: Policy,
 }
 
@@ -200,7 +200,7 @@ fn comparison(
     Comparison {
         epochs: differences.absolute.len(),
         missing: differences.missing,
-        difference: Estimate::of(&differences.absolute),
+        difference: Estimate::for_difference(&differences.absolute),
         relative: evidence.shown.map(|e| e.map(f64::exp_m1)),
         relative90: evidence.deciding.map(|i| i.map(f64::exp_m1)),
         p: evidence.p,
@@ -211,14 +211,14 @@ fn comparison(
     }
 }
 
-/// What a verdict is made from, as log ratios: from the epochs of a run, or from sessions.
+/// The evidence for a verdict, as log ratios: from the epochs of a run, or from sessions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Evidence {
     /// Estimate with the 95 % interval.
     pub(crate) shown: Option<Estimate>,
     /// The 90 % interval.
     pub(crate) deciding: Option<Interval>,
-    /// Two-sided p-value.
+    /// The two-sided p-value, before Holm.
     pub(crate) p: f64,
     /// The log ratio that would have been found in about three runs of four.
     pub(crate) detectable: Option<f64>,
@@ -239,7 +239,7 @@ impl Evidence {
             unnoticed,
             ..
         } = pair;
-        let shown = Estimate::of(log_ratio).map(|shown| Estimate {
+        let shown = Estimate::for_difference(log_ratio).map(|shown| Estimate {
             low: shown.low + unnoticed.low,
             high: shown.high + unnoticed.high,
             ..shown
@@ -257,7 +257,7 @@ impl Evidence {
     }
 }
 
-/// What is decided of a comparison as a member of its family.
+/// The decision on a comparison as a member of its family.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
@@ -330,10 +330,10 @@ pub(crate) fn budget(log_ratio: Option<Interval>, budget: f64, sense: Sense) -> 
 #[must_use]
 pub fn judge_exact(case: &[f64], baseline: &[f64], rounding: f64, sense: Sense) -> Verdict {
     let range = |values: &[f64]| {
-        let kept = crate::pairwise::sorted(values);
+        let finite = crate::pairwise::sorted(values);
         Some(Interval {
-            low: *kept.first()?,
-            high: *kept.last()?,
+            low: *finite.first()?,
+            high: *finite.last()?,
         })
     };
     let (Some(case), Some(baseline)) = (range(case), range(baseline)) else {

@@ -9,6 +9,8 @@ mod claims;
 mod families;
 #[path = "../examples/coverage/lopsided.rs"]
 mod lopsided;
+#[path = "../examples/coverage/machines.rs"]
+mod machines;
 #[path = "../examples/coverage/neighbours.rs"]
 mod neighbours;
 #[path = "../examples/coverage/noise.rs"]
@@ -56,7 +58,7 @@ fn an_undisturbed_cost_is_read_through_neighbours() {
         assert!(read.own >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.difference >= 0.75, "{neighbours:?}: {read:?}");
         assert!(read.net >= 0.75, "{neighbours:?}: {read:?}");
-        // One that slows by at most 2 % is hardly told from the scatter of slices.
+        // One that slows by at most 2 % is hardly distinguished from the scatter of slices.
         let most = if neighbours.name == "faint" {
             0.3
         } else {
@@ -257,7 +259,11 @@ fn sessions_cover() {
 }
 
 fn sessions_cover_in(arrangement: sessions::Arrangement) {
-    for &machine in arrangement.machines().iter().filter(|one| one.seen) {
+    for &machine in arrangement
+        .machines()
+        .iter()
+        .filter(|one| one.sentinel_slows)
+    {
         for history in [sessions::HISTORIES[0], sessions::HISTORIES[3]] {
             let found = sessions::compared(machine, arrangement, history, 200, 19);
             let what = format!("{}, {}, {}", arrangement.name, machine.name, history.name);
@@ -270,10 +276,10 @@ fn sessions_cover_in(arrangement: sessions::Arrangement) {
     }
 }
 
-/// What was taken for exact before sessions had dates: a day for each side, days 2 % apart.
+/// The arrangement that counted as exact before sessions had dates: a day for each side, days 2 % apart.
 #[test]
 fn a_day_for_each_side_is_no_independent_sessions() {
-    let (a_day_each, days_apart) = (sessions::ARRANGEMENTS[2], sessions::MACHINES[3]);
+    let (a_day_each, days_apart) = (sessions::ARRANGEMENTS[2], machines::MACHINES[3]);
     let found = sessions::compared(days_apart, a_day_each, sessions::HISTORIES[0], 400, 20);
     assert!(found.differs <= 0.05, "{found:?}");
     assert!(found.half_width >= 0.05, "{found:?}");
@@ -286,7 +292,7 @@ fn spread_is_taken_apart() {
     let epochs: Vec<_> = (0..600)
         .map(|_| machine.epoch(&[50.0], 3).trials.remove(0))
         .collect();
-    let found = Spread::of(&epochs).unwrap();
+    let found = Spread::from_epochs(&epochs).unwrap();
     assert!((found.epoch - 0.01).abs() < 0.0025, "{found:?}");
     assert!((found.trial - 0.02).abs() < 0.002, "{found:?}");
 

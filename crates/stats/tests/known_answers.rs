@@ -99,7 +99,7 @@ fn sessions_of(values: &[f64], is_new: bool) -> Vec<Session> {
     values.iter().enumerate().map(one).collect()
 }
 
-/// Where no assumption holds, sessions that are widened by an unknown spread are judged by their own.
+/// Sessions of which no spread may be assumed are judged by the spread that they show themselves.
 #[test]
 fn an_unknown_spread_is_that_of_the_sessions() {
     let policy = Policy {
@@ -116,7 +116,7 @@ fn an_unknown_spread_is_that_of_the_sessions() {
             },
             unassumed: true,
             leverage,
-            ..Sides::of(sessions_of(old, false), sessions_of(new, true))
+            ..Sides::new(sessions_of(old, false), sessions_of(new, true))
         };
         judge_sessions(&[sides], 1, &policy)[0]
     };
@@ -140,7 +140,8 @@ fn an_unknown_spread_is_that_of_the_sessions() {
     assert!((high(judged(&three, &three, 1.0)) - expected).abs() < 1e-4);
 }
 
-/// What is over a budget differs at all, by Holm over all comparisons of the run; the verdict may still be the same.
+/// A cost over a budget also differs at all, by Holm over all comparisons of the run; the verdict may still be the
+/// same.
 #[test]
 fn over_a_budget_is_beyond_noise() {
     let pair = |case: &[f64]| Differences::pair(case, &[100.0; 10]);

@@ -1,4 +1,4 @@
-//! What must hold on any data: invariances, order, agreement of interval and p-value, and no panic.
+//! Properties that hold on any data: invariances, order, agreement of interval and p-value, and no panic.
 
 use bpfcost_stats::session_spread::{Level, SessionSpread, SessionSpreads};
 use bpfcost_stats::sessions::{Session, Sides, judge_sessions, shift, shift_p};
@@ -38,16 +38,16 @@ proptest! {
     #[test]
     fn estimates_move_with_the_data(values in whole(), by in -500..500i32) {
         let by = f64::from(by);
-        let estimate = Estimate::of(&values).unwrap();
-        prop_assert_eq!(Estimate::of(&map(&values, |v| v + by)).unwrap(), estimate.map(|v| v + by));
-        prop_assert_eq!(Estimate::of(&map(&values, |v| v * 8.0)).unwrap(), estimate.map(|v| v * 8.0));
+        let estimate = Estimate::for_difference(&values).unwrap();
+        prop_assert_eq!(Estimate::for_difference(&map(&values, |v| v + by)).unwrap(), estimate.map(|v| v + by));
+        prop_assert_eq!(Estimate::for_difference(&map(&values, |v| v * 8.0)).unwrap(), estimate.map(|v| v * 8.0));
         prop_assert_eq!(hodges_lehmann(&values), Some(estimate.value));
     }
 
     #[test]
     fn a_change_of_sign_mirrors(values in whole()) {
-        let estimate = Estimate::of(&values).unwrap();
-        let mirrored = Estimate::of(&map(&values, |v| -v)).unwrap();
+        let estimate = Estimate::for_difference(&values).unwrap();
+        let mirrored = Estimate::for_difference(&map(&values, |v| -v)).unwrap();
         prop_assert_eq!(mirrored.value, -estimate.value);
         prop_assert_eq!((mirrored.low, mirrored.high), (-estimate.high, -estimate.low));
         prop_assert_eq!(signed_rank_p(&map(&values, |v| -v)), signed_rank_p(&values));
@@ -67,7 +67,7 @@ proptest! {
         if let Some(wide) = signed_rank_interval(&values, high) {
             prop_assert!(wide.low <= narrow.low && narrow.high <= wide.high);
         }
-        let own = Estimate::of_case(&values);
+        let own = Estimate::for_case(&values);
         prop_assert!(own.is_none_or(|e| e.low <= e.value && e.value <= e.high));
     }
 
@@ -98,11 +98,11 @@ proptest! {
         case in costs(), baseline in costs(), factor in 0.8..1.2f64,
     ) {
         let case = map(&case, |v| v * factor);
-        let there = judge(&[Differences::pair(&case, &baseline)], &COST)[0];
+        let forwards = judge(&[Differences::pair(&case, &baseline)], &COST)[0];
         let back = judge(&[Differences::pair(&baseline, &case)], &COST)[0];
         let rate = Policy { sense: Sense::Rate, ..COST };
         let as_rate = judge(&[Differences::pair(&case, &baseline)], &rate)[0];
-        match there.verdict {
+        match forwards.verdict {
             Verdict::Slower => {
                 prop_assert_eq!(back.verdict, Verdict::Faster);
                 prop_assert_eq!(as_rate.verdict, Verdict::Faster);
@@ -114,7 +114,7 @@ proptest! {
                 prop_assert!(unresolved);
             }
         }
-        prop_assert_eq!(there.p, back.p);
+        prop_assert_eq!(forwards.p, back.p);
     }
 
     #[test]
@@ -164,7 +164,7 @@ proptest! {
     ) {
         prop_assert!((0.0..=1.0).contains(&signed_rank_p(&a)));
         prop_assert!((0.0..=1.0).contains(&shift_p(&a, &b)));
-        let _ = (signed_rank_interval(&a, x), shift(&a, &b, x), Estimate::of(&a), Estimate::of_case(&b));
+        let _ = (signed_rank_interval(&a, x), shift(&a, &b, x), Estimate::for_difference(&a), Estimate::for_case(&b));
         if let Some(s) = Sample::new(&a) {
             let _ = (s.mean(), s.stddev(), s.cv(), s.outliers());
             let _ = s.quantile(x);
@@ -178,7 +178,7 @@ proptest! {
         let _ = (judge_exact(&a, &b, 0.0, sense), power::detectable(&a, k), power::epochs_to_resolve(&a, x, k));
         let _ = (power::detectable_for_spread(x, k, k), power::epochs_for_spread(x, y, k));
         let _ = (looks::first_look(k), looks::next_look(k));
-        let spread = Spread::of(&[&a, &b]);
+        let spread = Spread::from_epochs(&[&a, &b]);
         let _ = spread.map(|s| s.of_difference(k));
         let _ = (spread, Spread::typical(&[Spread { epoch: x, trial: y }]), sentinel_drift(&[&a]));
         let _ = relative_sd(&a);
@@ -189,7 +189,7 @@ proptest! {
             began_s: w[3],
             estimate: Estimate { value: w[0], low: w[1], high: w[2] },
         }).collect::<Vec<_>>();
-        let sides = Sides { machine: x, leverage: y, ..Sides::of(sessions(&a), sessions(&b)) };
+        let sides = Sides { machine: x, leverage: y, ..Sides::new(sessions(&a), sessions(&b)) };
         for spreads in [learnt, SessionSpreads { within: odd, between: odd }] {
             let sides = Sides { spreads, ..sides.clone() };
             let judged = judge_sessions(std::slice::from_ref(&sides), k, &policy);

@@ -1,6 +1,6 @@
 //! Suggests a name for a mistyped one.
 
-/// How alike two names must be for one to be suggested for the other (Jaro–Winkler, 0 to 1).
+/// The least similarity of two names for one to be suggested for the other (Jaro–Winkler, 0 to 1).
 const ALIKE: f64 = 0.7;
 
 /// ` (did you mean NAME?)`, or nothing where no name is near.

@@ -9,7 +9,7 @@ pub const MISSING: &str = "–";
 pub const HOLD: char = '\u{A0}';
 /// More decimals than this are below any clock's precision for an operation.
 const MOST_DECIMALS: usize = 2;
-/// The same of counts, of which one in a batch of a million operations may be told from none.
+/// The same for counts: one in a batch of a million operations can be distinguished from none.
 const MOST_COUNTED_DECIMALS: usize = 6;
 
 /// Decimals at which `width` (a half-width, or a bracket) keeps two significant digits.
@@ -46,7 +46,7 @@ pub fn counted_decimals(value: f64) -> usize {
     }
 }
 
-/// Two counts, with as many decimals as tell them apart.
+/// Two counts, with as many decimals as distinguish them.
 pub fn apart(ends: [f64; 2]) -> [String; 2] {
     let least = ends.map(counted_decimals).into_iter().max().unwrap_or(0);
     let most = MOST_COUNTED_DECIMALS;
@@ -159,7 +159,7 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{s}", count(number as u64))
 }
 
-/// Those of which there are any, with their words: `2 cost more`, `1 is the same`.
+/// The counts above zero, with their words: `2 cost more`, `1 is the same`.
 pub fn counts(all: &[(usize, &str)]) -> Vec<String> {
     let singular = [
         ("cost ", "costs "),
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(texts([41.0, 41.5]), "41.0 41.5");
         assert_eq!(texts([41.000_4, 41.002]), "41.000 41.002");
         assert_eq!(texts([41.0, 41.000_001]), "41.000000 41.000001");
-        // No more than a batch can tell apart.
+        // No more than a batch can distinguish.
         assert_eq!(texts([41.0, 41.000_000_1]), "41.000000 41.000000");
     }
 

@@ -34,7 +34,7 @@ fn cases_entered_twice_are_measured_twice() {
             quick: true,
             rounds: Some(2),
             goal_ns: 1e6,
-            ..Plan::of(doubled.description())
+            ..Plan::new(doubled.description())
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

@@ -329,7 +329,7 @@ fn plan(experiment: &Workload, budget: Option<f64>) -> Plan {
         rounds: Some(3),
         goal_ns: 2e6,
         budget,
-        ..Plan::of(experiment.description())
+        ..Plan::new(experiment.description())
     }
 }
 

@@ -19,7 +19,7 @@ fn shown(record: &Record) -> String {
 #[test]
 fn known_curves_come_out_again() {
     let record = sample_scaling::pools(EPOCHS);
-    let curves = Curves::of(&record).unwrap();
+    let curves = Curves::from_record(&record).unwrap();
     assert_eq!(curves.cpus, CPUS);
     let names: Vec<&str> = curves
         .groups
@@ -71,7 +71,7 @@ fn known_curves_come_out_again() {
 #[test]
 fn floors_and_lines_are_on_no_curve() {
     let record = sample_scaling::pools(EPOCHS);
-    let curves = Curves::of(&record).unwrap();
+    let curves = Curves::from_record(&record).unwrap();
     assert_eq!(curves.points().count(), 4 * (8 + 4 * 4));
     let on = |name: &str| curves.points().any(|(_, _, point)| point.case.name == name);
     assert!(on("array/4") && on("array/4/bulk-4"));
@@ -81,7 +81,7 @@ fn floors_and_lines_are_on_no_curve() {
 #[test]
 fn what_has_no_result_has_no_rate() {
     let record = sample_scaling::flawed(EPOCHS);
-    let curves = Curves::of(&record).unwrap();
+    let curves = Curves::from_record(&record).unwrap();
     let rate = |series: &str, threads| {
         let curve = curves.groups[0]
             .curves

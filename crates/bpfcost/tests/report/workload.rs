@@ -19,7 +19,7 @@ fn sentence(record: &Record) -> String {
 #[test]
 fn states_are_told_apart_by_all_but_the_probe() {
     let record = sample_workload::sizes();
-    let states = States::of(&record).unwrap();
+    let states = States::from_record(&record).unwrap();
     assert_eq!(states.over(), Some("size"));
     assert_eq!(states.variants(), ["sslsniff", "user"]);
     let sizes: Vec<&str> = states
@@ -34,7 +34,7 @@ fn states_are_told_apart_by_all_but_the_probe() {
     }
     assert_eq!(states.curves_over("size").len(), 1);
     let alone = sample_workload::one(0.02, 0.004, None);
-    assert_eq!(States::of(&alone).unwrap().over(), None);
+    assert_eq!(States::from_record(&alone).unwrap().over(), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use bpfcost_model::{Batch, Fault, Sizing};
 
 use crate::mock::{Ask, Lab, Mock, normal};
 
-/// What calibrating one case found, on a run of one epoch that then ends.
+/// The calibration of one case, from a run of one epoch that then ends.
 fn calibrate(
     sizing: Sizing,
     elapsed: impl Fn(&Lab, Ask) -> Result<f64, Fault> + 'static,
@@ -122,12 +122,12 @@ fn operations_that_become_dearer_are_told() {
 
 #[test]
 fn just_within_five_percent_passes_and_just_beyond_is_told() {
-    for (exponent, told) in [(1.065, false), (1.080, true), (0.930, false), (0.915, true)] {
+    for (exponent, warns) in [(1.065, false), (1.080, true), (0.930, false), (0.915, true)] {
         // T(2N) / T(N) = 2^exponent: 2.092, 2.114, 1.905, 1.886.
         let (_, warnings, _) = calibrate(FREE, move |_, ask| {
             Ok(10.0 * (ask.batch as f64).powf(exponent))
         });
-        assert_eq!(!warnings.is_empty(), told, "{exponent}");
+        assert_eq!(!warnings.is_empty(), warns, "{exponent}");
     }
 }
 
@@ -180,7 +180,7 @@ fn a_pause_in_any_one_trial_is_got_over() {
 
 #[test]
 fn usual_noise_passes() {
-    let told = (0..200)
+    let warns = (0..200)
         .filter(|&seed| {
             let (_, warnings, _) = calibrate(FREE, move |_, ask| {
                 let noise = 0.02 * normal([seed, 1, 2, ask.before as u64]);
@@ -189,7 +189,7 @@ fn usual_noise_passes() {
             !warnings.is_empty()
         })
         .count();
-    assert_eq!(told, 0);
+    assert_eq!(warns, 0);
 }
 
 #[test]

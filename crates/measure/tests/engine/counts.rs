@@ -6,9 +6,9 @@ use bpfcost_record::{Record, Status, VerdictRecord};
 
 use crate::mock::{Ask, Mock};
 
-/// What a batch costs once, beside its operations: clock reads and entry.
+/// The cost of a batch beside its operations: clock reads and entry.
 const ONCE: f64 = 137.0;
-/// What a tick costs.
+/// The cost of a tick.
 const TICK: f64 = 2700.0;
 
 fn counted(costs: &'static [f64]) -> Mock {

@@ -1,4 +1,4 @@
-//! What fails ends no more than it must, and leaves nothing loaded.
+//! Failures end no more than they must, and leave nothing loaded.
 
 use std::rc::Rc;
 
@@ -244,7 +244,7 @@ fn an_observer_that_fails_ends_the_run_and_unloads() {
     for after in [0, 1, 2, 5, 30] {
         let mock = Mock::new(&[10.0, 20.0]);
         let plan = quick(&mock);
-        let mut told = 0;
+        let mut observed = 0;
         let outcome = measure(
             &mock,
             &plan,
@@ -252,15 +252,15 @@ fn an_observer_that_fails_ends_the_run_and_unloads() {
             &mock.lab.interrupt,
             Measurements::new(&plan),
             &mut |_| {
-                told += 1;
-                if told > after {
+                observed += 1;
+                if observed > after {
                     return Err(anyhow!("disk full"));
                 }
                 Ok(())
             },
         );
         assert!(matches!(outcome, Err(Error::Unobserved(_))), "{outcome:?}");
-        assert_eq!(told, after + 1);
+        assert_eq!(observed, after + 1);
         assert_eq!(mock.lab.held.get(), 0);
         assert_eq!(mock.lab.unloads.get(), mock.lab.loads.borrow().len());
     }
@@ -273,7 +273,7 @@ fn a_panic_loses_nothing_that_was_told_and_leaves_nothing_loaded() {
         Ok(50.0 * ask.batch as f64)
     });
     let plan = quick(&mock);
-    let mut told = 0;
+    let mut observed = 0;
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         measure(
             &mock,
@@ -282,13 +282,13 @@ fn a_panic_loses_nothing_that_was_told_and_leaves_nothing_loaded() {
             &mock.lab.interrupt,
             Measurements::new(&plan),
             &mut |event| {
-                told += usize::from(matches!(event, Event::Trial { .. }));
+                observed += usize::from(matches!(event, Event::Trial { .. }));
                 Ok(())
             },
         )
     }));
     assert!(outcome.is_err());
-    assert!(told > 20);
+    assert!(observed > 20);
     assert_eq!(mock.lab.held.get(), 0);
 }
 
@@ -314,7 +314,7 @@ fn an_interruption_keeps_the_trials_that_ended() {
         assert_eq!(mock.lab.asks.borrow().len(), at + 1);
         assert_eq!(mock.lab.held.get(), 0);
         assert_eq!(mock.lab.unloads.get(), mock.lab.loads.borrow().len());
-        let told = events
+        let observed = events
             .iter()
             .filter(|event| matches!(event, Event::Trial { .. }))
             .count();
@@ -323,7 +323,7 @@ fn an_interruption_keeps_the_trials_that_ended() {
             .iter()
             .map(|c| c.samples.concat().len())
             .sum();
-        assert_eq!(told, kept);
+        assert_eq!(observed, kept);
         let mut folded = Measurements::new(&mock.plan());
         events.iter().for_each(|event| folded.apply(event));
         assert_eq!(folded, measured);

@@ -3,6 +3,7 @@
 mod calibration;
 mod counts;
 mod faults;
+mod forecast;
 mod mock;
 mod precision;
 mod resume;

@@ -21,7 +21,7 @@ use rand_pcg::Pcg64;
 pub(crate) const LOAD_S: f64 = 0.05;
 pub(crate) const TRIAL_S: f64 = 0.01;
 
-/// What a trial is asked for.
+/// The request for a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ask {
     /// Number of the epoch that is loaded.
@@ -35,7 +35,7 @@ pub(crate) struct Ask {
     pub(crate) total: usize,
 }
 
-/// What the scripted experiment lived through.
+/// The log and the clock of the scripted experiment.
 #[derive(Default)]
 pub(crate) struct Lab {
     now_ns: Cell<f64>,
@@ -71,18 +71,17 @@ impl Clock for Lab {
 
 type Script<A, T> = Rc<dyn Fn(&Lab, A) -> T>;
 
-/// The scripted experiment.
 pub(crate) struct Mock {
     pub(crate) cases: Vec<Case>,
     pub(crate) lab: Rc<Lab>,
     /// The number of the first epoch: that of a resumed run.
     pub(crate) first_epoch: usize,
-    /// What a trial takes, in nanoseconds.
+    /// The nanoseconds of a trial.
     pub(crate) elapsed: Script<Ask, Result<f64, Fault>>,
     pub(crate) prepare: Script<(usize, usize), Result<(), Fault>>,
     pub(crate) load: Script<usize, Result<()>>,
     pub(crate) unload: Script<usize, Result<()>>,
-    /// What preparing a case shows.
+    /// The facts and warnings from preparing a case.
     pub(crate) observed: Script<(usize, usize), Result<Observed, Fault>>,
     /// The proof of a case after the rounds.
     pub(crate) conclude: Script<(usize, usize), Result<(), Fault>>,

@@ -5,7 +5,7 @@ use bpfcost_stats::{Differences, Estimate, Policy, Sense, Verdict, judge, sample
 
 use crate::mock::{Mock, noisy, normal};
 
-/// What the scripted cases cost, in ns/op.
+/// The cost of the scripted cases, in ns/op.
 const TRUTH: f64 = 50.0;
 
 /// Runs of two cases at this noise; how many of all intervals at the end hold the truth, and whether
@@ -23,7 +23,7 @@ fn covered(runs: u64, epoch_sd: f64, trial_sd: f64) -> usize {
         let measured = mock.run(&plan).0.unwrap();
         assert_eq!(measured.stop, Some(Stop::Precision));
         for case in &measured.cases {
-            let raw = Estimate::of_case(&epoch_medians(&case.samples)).unwrap();
+            let raw = Estimate::for_case(&epoch_medians(&case.samples)).unwrap();
             assert!(raw.half_width() <= 0.01 * raw.value, "{seed}: {raw:?}");
             covered += usize::from(raw.interval().contains(TRUTH));
         }

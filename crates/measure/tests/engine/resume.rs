@@ -30,8 +30,8 @@ fn resume(events: &[Event]) -> (Measurements, Vec<Event>) {
     let measured = folded(events);
     let mut mock = mock();
     mock.first_epoch = measured.epochs();
-    let (outcome, told) = mock.resume(&plan(), measured);
-    (outcome.unwrap(), told)
+    let (outcome, resumed) = mock.resume(&plan(), measured);
+    (outcome.unwrap(), resumed)
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn killed_anywhere_it_draws_the_orders_of_the_whole_run() {
     let (_, whole) = mock().run(&plan());
     let of_whole = orders(&whole);
     for kill in 0..whole.len() {
-        let (measured, told) = resume(&whole[..kill]);
+        let (measured, resumed) = resume(&whole[..kill]);
         assert_eq!(measured.stop, Some(Stop::Time));
-        let (before, after) = (orders(&whole[..kill]), orders(&told));
+        let (before, after) = (orders(&whole[..kill]), orders(&resumed));
         let next = folded(&whole[..kill]).epochs();
         assert!(after.keys().all(|(epoch, _)| *epoch >= next));
         for (key, order) in &after {
@@ -55,8 +55,8 @@ fn killed_anywhere_it_draws_the_orders_of_the_whole_run() {
             .iter()
             .map(|c| c.samples.concat().len())
             .sum();
-        let told: usize = before.values().chain(after.values()).map(Vec::len).sum();
-        assert_eq!(trials, told);
+        let resumed: usize = before.values().chain(after.values()).map(Vec::len).sum();
+        assert_eq!(trials, resumed);
     }
 }
 
@@ -92,8 +92,8 @@ fn calibrations_are_kept_and_what_lacks_is_made_up() {
         .map(|(index, _)| index + 1)
         .nth(1)
         .unwrap();
-    let (measured, told) = resume(&whole[..second]);
-    let again: Vec<usize> = told
+    let (measured, resumed) = resume(&whole[..second]);
+    let again: Vec<usize> = resumed
         .iter()
         .filter_map(|event| match event {
             Event::Calibrated { case, .. } => Some(*case),
@@ -114,8 +114,8 @@ fn time_of_earlier_sessions_counts() {
         measured.seconds()
     );
     // Nothing is left of the time: it ends at once.
-    let (measured, told) = resume(&whole);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let (measured, resumed) = resume(&whole);
+    assert_eq!(resumed.len(), 1, "{resumed:?}");
     assert_eq!(measured.stop, Some(Stop::Time));
 }
 
@@ -178,12 +178,12 @@ fn unsupported_and_invalid_cases_stay_so() {
         _ => Ok(()),
     });
     let (_, events) = first.run(&plan());
-    let (_, told) = resume(&events[..events.len() / 2]);
+    let (_, resumed) = resume(&events[..events.len() / 2]);
     let again = |event: &Event| {
         matches!(event, Event::Unsupported { .. } | Event::Invalid { .. })
             || matches!(event, Event::Trial { case: 1 | 2, .. })
     };
-    assert!(!told.iter().any(again));
+    assert!(!resumed.iter().any(again));
 }
 
 #[test]

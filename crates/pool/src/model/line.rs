@@ -14,31 +14,29 @@ pub(super) type Time = u64;
 /// A hold that no core has asked for yet.
 const OPEN: Time = Time::MAX;
 
-/// How long on average a core keeps a line that another has asked for, as a part of the transfer; it varies
-/// from nothing to twice that. Fitted, once: with it, two threads on the machine that this was written on
-/// take as long as they did with the freelist and with an array of compare-and-exchanges.
+/// The mean time for which a core keeps a line that another has asked for, as a share of the transfer; it varies from
+/// nothing to twice that. Fitted once: with it, two threads on the machine that this was written on take as long as
+/// they did with the freelist and with an array of compare-and-exchanges.
 const KEPT: f64 = 0.2;
 
-/// How much transfers vary, either way: cores are not all as far from each other.
+/// The relative variation of transfers, either way: cores are not all as far from each other.
 const JITTER: f64 = 0.2;
 
-/// Nanoseconds as time.
 pub(super) fn time(ns: f64) -> Time {
     (ns * 1000.0).round() as Time
 }
 
-/// What is done to a line.
+/// An access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It is read.
     Load,
-    /// It is written without being read: local where the line is owned.
+    /// A write without a read: local where the line is owned.
     Store,
-    /// It is read and written in one, or tried to.
+    /// A read and a write in one step, or an attempt at it.
     Change,
 }
 
-/// That a core has the line for a while.
+/// The time for which a core has the line.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     core: u32,
@@ -47,7 +45,6 @@ struct Hold {
     owned: bool,
 }
 
-/// One cache line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimulatedLine {
     holds: Vec<Hold>,
@@ -55,12 +52,12 @@ pub(super) struct SimulatedLine {
     free: Time,
 }
 
-/// What became of an access.
+/// The outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessOutcome {
     /// The line was there; the access takes effect at once.
     Hit,
-    /// It comes at that time, and the access takes effect then.
+    /// The line comes at that time, and the access takes effect then.
     Comes(Time),
 }
 

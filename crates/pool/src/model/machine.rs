@@ -9,7 +9,7 @@ pub struct ModelMachine {
     pub cores: u32,
     /// Hardware threads of a core, which share its cache.
     pub threads_per_core: u32,
-    /// What a core gets done with two of its threads at work, in what it gets done with one: 1 to 2.
+    /// The throughput of a core with two busy threads, as a multiple of that with one: 1 to 2.
     pub smt: f64,
     /// Bytes of a cache line. Less than there are stands for values that are larger than the pools'.
     pub line_bytes: usize,
@@ -23,12 +23,12 @@ pub struct ModelMachine {
     pub far_ns: f64,
 }
 
-/// What of a local atomic change a local load takes, where only the change was measured: on the cores of the
-/// last ten years an L1 hit is 4 to 5 cycles, a locked change 18 to 20.
+/// The time of a local load as a share of that of a local atomic change, where only the change was measured: on the
+/// cores of the last ten years an L1 hit is 4 to 5 cycles, a locked change 18 to 20.
 const LOAD: f64 = 0.25;
 
 impl ModelMachine {
-    /// Of so many sockets and cores with one thread each.
+    /// A machine of `sockets` sockets, each with `cores` cores of one thread.
     pub fn new(sockets: u32, cores: u32, own_ns: f64, near_ns: f64, far_ns: f64) -> Self {
         ModelMachine {
             sockets,
@@ -54,7 +54,7 @@ impl ModelMachine {
         cpu % (self.sockets * self.cores)
     }
 
-    /// How much slower than alone a CPU is while the first `busy` CPUs are at work.
+    /// The factor by which a CPU is slower than alone while the first `busy` CPUs are at work.
     pub(super) fn slowdown(&self, cpu: u32, busy: u32) -> f64 {
         let cores = self.sockets * self.cores;
         let together = (0..busy)
@@ -66,7 +66,7 @@ impl ModelMachine {
         }
     }
 
-    /// What it takes one core to get a line from another, in nanoseconds.
+    /// The nanoseconds in which one core gets a line from another.
     pub(super) fn distance_ns(&self, from: u32, to: u32) -> f64 {
         if from / self.cores == to / self.cores {
             self.near_ns

@@ -1,9 +1,9 @@
-//! What would a pool do on a machine that is not here? The pools' own code runs on simulated threads, and
+//! A model of pools on machines that are not available. The pools' own code runs on simulated threads, and
 //! each access to an atomic costs what its cache line costs: little where the core has it, a transfer where
 //! another has, and all that wait for one line wait for each other.
 //!
-//! What the model knows of a machine is in [`ModelMachine`]. It knows nothing of prefetchers, of frequencies, of
-//! how far cores of one socket are from each other, and of the order in which a directory serves.
+//! [`ModelMachine`] is all that the model knows of a machine. The model leaves out prefetchers, frequencies, distances
+//! between the cores of one socket, and the order in which a directory serves.
 
 mod line;
 mod machine;
@@ -36,11 +36,11 @@ pub enum ModelPool {
     PerCpu,
 }
 
-/// How many pairs of all threads are waited for before any is counted.
+/// Pairs of all threads before any is counted.
 const WARM_UP: u64 = 100;
-/// And more for each thread, so that all have found their place.
+/// Further pairs before counting for each thread, so that all have found their place.
 const WARM_UP_EACH: u64 = 4;
-/// How many are counted, likewise.
+/// Pairs that are counted, and further ones for each thread.
 const COUNTED: u64 = 400;
 const COUNTED_EACH: u64 = 12;
 
@@ -52,7 +52,7 @@ const SEED: u64 = 1;
 ///
 /// # Errors
 ///
-/// Where there can't be such a pool, or no memory for it or for its threads.
+/// Returns an error if there can't be such a pool, or no memory for it or for its threads.
 pub fn predict(
     kind: ModelPool,
     machine: &ModelMachine,
@@ -64,25 +64,25 @@ pub fn predict(
     let threads = threads.min(machine.cpus());
     match kind {
         ModelPool::Freelist => {
-            let pool = Freelist::<Simulated>::of(objects)?;
+            let pool = Freelist::<Simulated>::with_primitive(objects)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::Array(stride) => {
-            let pool = ArrayQueue::<Simulated>::of(objects, cpus, stride)?;
+            let pool = ArrayQueue::<Simulated>::with_primitive(objects, cpus, stride)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::StudyArray => {
-            let pool = StudyArray::<Simulated>::of(objects, cpus)?;
+            let pool = StudyArray::<Simulated>::with_primitive(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
         ModelPool::PerCpu => {
-            let pool = PerCpuPool::<Simulated>::of(objects, cpus)?;
+            let pool = PerCpuPool::<Simulated>::with_primitive(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
     }
 }
 
-/// How far a simulation is, all threads together.
+/// The progress of a simulation, all threads together.
 #[derive(Debug, Default)]
 struct SimulationProgress {
     pairs: Cell<u64>,

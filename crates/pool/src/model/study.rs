@@ -13,7 +13,7 @@ use crate::{
     primitive::{Atomic, Primitive},
 };
 
-/// What a slot holds that has no object; others hold its index + 1.
+/// The value of a slot without an object; others hold its index + 1.
 const EMPTY: u32 = 0;
 
 /// Slots side by side, one for each object.
@@ -25,8 +25,8 @@ pub(super) struct StudyArray<P: Primitive> {
 }
 
 impl<P: Primitive> StudyArray<P> {
-    /// A pool with so many objects, all in it, for so many CPUs.
-    pub(super) fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
+    /// A pool of `objects` objects, all in it, for `cpus` CPUs.
+    pub(super) fn with_primitive(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         Ok(StudyArray {
             slots: Lines::new(objects, objects, |at| P::U32::new(at as u32 + 1))?,

@@ -262,7 +262,7 @@ fn what_can_be_no_pool_is_refused() {
 #[test]
 fn the_studys_array_loses_nothing_and_hands_nothing_out_twice() {
     let (threads, objects) = (6, 4);
-    let pool = Rc::new(StudyArray::<Simulated>::of(objects, threads).unwrap());
+    let pool = Rc::new(StudyArray::<Simulated>::with_primitive(objects, threads).unwrap());
     let out = Rc::new(RefCell::new(vec![false; objects]));
     let moved = Rc::new(Cell::new(0));
     let (shared, held, came) = (Rc::clone(&pool), Rc::clone(&out), Rc::clone(&moved));

@@ -25,7 +25,7 @@ use crate::Error;
 /// Bytes of a simulated thread's stack; pools need little, and debug builds a few KiB.
 const STACK: usize = 64 * 1024;
 
-/// How much work varies, either way: without any difference threads would march in step.
+/// The relative variation of work, either way: without any, threads would run in lockstep.
 const JITTER: f64 = 0.2;
 
 type Switch = Yielder<(), ()>;
@@ -35,7 +35,7 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<Simulation>>> = const { RefCell::new(None) };
 }
 
-/// That a world is simulated, which ends with this, also where a thread panics.
+/// Guard of a simulation: dropping it clears `WORLD`, also when a thread panics.
 struct SimulationGuard;
 
 impl Drop for SimulationGuard {
@@ -44,30 +44,29 @@ impl Drop for SimulationGuard {
     }
 }
 
-/// One simulated thread.
 #[derive(Default)]
 struct Thread {
     clock: Cell<Time>,
     switch: Cell<Option<NonNull<Switch>>>,
-    /// Of its core, as long as all threads run.
+    /// The factor by which its core is slower while all threads run.
     slowdown: f64,
     core: u32,
 }
 
-/// All that there is while a pool is simulated.
+/// The state of a simulation.
 pub(super) struct Simulation {
     machine: ModelMachine,
     threads: Vec<Thread>,
     lines: RefCell<HashMap<usize, SimulatedLine>>,
     current: Cell<usize>,
-    /// The clock of who goes on next.
+    /// The clock of the thread that runs next.
     next: Cell<Time>,
     random: Random,
 }
 
 impl Simulation {
-    /// Runs a body in so many threads, each on its own CPU, until all have returned. A body gets
-    /// its world and the number of its thread. Nothing runs where there is no memory for their stacks.
+    /// Runs a body in `threads` threads, each on its own CPU, until all have returned. A body gets its world and the
+    /// number of its thread. Nothing runs if there is no memory for their stacks.
     pub(super) fn run<F>(
         machine: &ModelMachine,
         threads: u32,
@@ -159,7 +158,7 @@ impl Simulation {
         self.advance(ns * self.random.around_one(JITTER));
     }
 
-    /// The thread's clock.
+    /// The clock of the thread that runs.
     pub(super) fn now(&self) -> Time {
         self.thread().clock.get()
     }

@@ -14,14 +14,14 @@ use std::{
     sync::atomic::Ordering,
 };
 
-/// What is done wrong.
+/// The kind of a planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultKind {
     /// An operation orders nothing. Of an exchange: where it succeeds.
     Relaxed,
-    /// Of one that acquires and releases: it only acquires.
+    /// An operation that acquires and releases only acquires.
     OnlyAcquires,
-    /// It only releases.
+    /// An operation that acquires and releases only releases.
     OnlyReleases,
     /// An exchange that fails orders nothing.
     FailsRelaxed,
@@ -109,7 +109,7 @@ pub(crate) fn possible(run: impl FnOnce()) -> Vec<Fault> {
     POSSIBLE.take().into_iter().collect()
 }
 
-/// What `run` panics with while there are these faults, if it does.
+/// Returns the message with which `run` panics while these faults are planted, or `None`.
 pub(crate) fn caught(faults: &[Fault], run: impl FnOnce()) -> Option<String> {
     NOW.set(faults.to_vec());
     let outcome = catch_unwind(AssertUnwindSafe(run));

@@ -3,16 +3,16 @@
 //! loom goes through every interleaving of a few steps, and every value that a load may see by its ordering,
 //! with at most so many preemptions. shuttle draws interleavings of more threads and steps at random, and
 //! knows no orderings. Both run on every pool as it is, which must hold, and with every fault that its atomics
-//! can have (`fault.rs`). Each must be caught, but for a short list of those that must not (`kept.rs`).
+//! can have (`fault.rs`). Each must be caught, but for a short list of those that must not (`exemption.rs`).
 
+mod exemption;
 mod fault;
-mod kept;
 mod scene;
 mod subject;
 mod world;
 
+use exemption::Exemption;
 use fault::{Fault, FaultKind};
-use kept::Kept;
 use scene::Scene;
 use shuttle::{
     MaxSteps,
@@ -21,7 +21,7 @@ use shuttle::{
 use subject::{Subject, TheArray, TheFreelist, TheRings, Uncounted};
 use world::{Loom, Shuttle};
 
-/// For loom, from the quickest to the slowest, with the preemptions of each.
+/// Scenes for loom, from the quickest to the slowest, with the preemptions of each.
 const SMALL: &[(Scene, Option<usize>)] = &[
     (scene(1, 1, &["-+", "-+"]), None),
     (scene(2, 1, &["-+", "-+"]), None),
@@ -32,10 +32,10 @@ const SMALL: &[(Scene, Option<usize>)] = &[
     (scene(2, 1, &["-+", "-+-+", "-+"]), Some(1)),
 ];
 
-/// How many of these the freelist is put through: the others take it minutes.
+/// The number of these scenes for the freelist: the others take it minutes.
 const FREELIST: usize = 6;
 
-/// For shuttle.
+/// Larger scenes, for shuttle alone.
 const LARGE: &[Scene] = &[
     scene(2, 2, &["-+-+-+", "-+-+-+", "-+-+-+", "-+-+-+"]),
     scene(4, 2, &["--+-++-+", "-+-+-+-+", "--++--++", "---+++"]),
@@ -55,8 +55,8 @@ const DEPTH: usize = 4;
 /// Steps of a thread that is stuck: no scene has a tenth of them.
 const STUCK: usize = 20_000;
 
-/// What a caught fault shows itself by: loom's word for a data race, the tests' own, and the checkers' for one
-/// that never ends; and of the freelist, whose counts are wrong then.
+/// Messages by which a caught fault shows itself: loom's for a data race, the tests' own, the checkers' for one that
+/// never ends, and those of the freelist, whose counts are wrong then.
 const SYMPTOMS: [&str; 9] = [
     "Causality violation",
     "had two owners",
@@ -99,16 +99,24 @@ fn drawn_by<S: Subject>(scheduler: impl Scheduler + 'static, scene: Scene) {
 /// Puts a pool through all scenes, then again with each of the faults that it could have had there. Of a
 /// fault that is asked for, one scene must show it. None may show those whose orderings are kept for other
 /// reasons: all at once, which allows whatever each of them does.
-fn check<T: Copy>(scenes: &[T], play: impl Fn(T), asked: impl Fn(&Fault) -> bool, kept: &[Kept]) {
+fn check<T: Copy>(
+    scenes: &[T],
+    play: impl Fn(T),
+    asked: impl Fn(&Fault) -> bool,
+    exemptions: &[Exemption],
+) {
     let mut faults = fault::possible(|| scenes.iter().for_each(|scene| play(*scene)));
     faults.retain(asked);
     assert!(!faults.is_empty(), "it has no atomics");
     let mut stronger = Vec::new();
-    for kept in kept {
-        let found: Vec<_> = faults.iter().filter(|fault| kept.is(fault)).collect();
-        assert!(!found.is_empty(), "not in the source any more: {kept:?}");
-        for fault in found {
-            println!("{fault}: kept, for the kernel has {}", kept.kernel);
+    for exemption in exemptions {
+        let exempt: Vec<_> = faults.iter().filter(|fault| exemption.is(fault)).collect();
+        assert!(
+            !exempt.is_empty(),
+            "not in the source any more: {exemption:?}"
+        );
+        for fault in exempt {
+            println!("{fault}: kept, for the kernel has {}", exemption.kernel);
             stronger.push(*fault);
         }
     }
@@ -134,11 +142,11 @@ fn check<T: Copy>(scenes: &[T], play: impl Fn(T), asked: impl Fn(&Fault) -> bool
 }
 
 /// loom sees orderings as well as interleavings: it must catch every fault but these.
-fn in_loom<S: Subject>(scenes: usize, kept: &[Kept]) {
-    check(&SMALL[..scenes], by_loom::<S>, |_| true, kept);
+fn in_loom<S: Subject>(scenes: usize, exemptions: &[Exemption]) {
+    check(&SMALL[..scenes], by_loom::<S>, |_| true, exemptions);
 }
 
-/// shuttle sees interleavings.
+/// Checks interleavings alone, by torn steps: shuttle does not vary the order of memory.
 fn in_shuttle<S: Subject>() {
     let torn = |fault: &Fault| fault.kind == FaultKind::Torn;
     check(LARGE, by_shuttle::<S>, torn, &[]);
@@ -146,7 +154,7 @@ fn in_shuttle<S: Subject>() {
 
 #[test]
 fn freelist_in_loom() {
-    in_loom::<TheFreelist>(FREELIST, kept::FREELIST);
+    in_loom::<TheFreelist>(FREELIST, exemption::FREELIST);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What threads do with a pool in a model, and what must hold whatever happens between them.
+//! Scripts of threads on a pool in a model, and the laws that hold whatever happens between them.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -15,14 +15,14 @@ pub(crate) struct Scene {
     pub(crate) objects: usize,
     /// CPUs that the pool is made for; threads say theirs in turn.
     pub(crate) cpus: usize,
-    /// What each thread does: `-` takes an object out, `+` brings back the one that it has had longest.
+    /// The script of each thread: `-` takes an object out, `+` brings back the one that it has had longest.
     pub(crate) threads: &'static [&'static str],
 }
 
 impl Scene {
     /// Plays it once, to its end.
     pub(crate) fn play<W: World, S: Subject>(self) {
-        let pool = Arc::new(S::of::<W>(self.objects, self.cpus));
+        let pool = Arc::new(S::build::<W>(self.objects, self.cpus));
         let payloads: Arc<[W::Payload]> =
             (0..self.objects).map(|_| W::Payload::default()).collect();
         let act = |(cpu, script): (usize, &&'static str)| {

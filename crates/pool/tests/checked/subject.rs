@@ -8,8 +8,8 @@ use crate::world::World;
 
 /// A pool that can be made in any world.
 pub(crate) trait Subject: 'static {
-    type Of<W: World>: Pool + 'static;
-    fn of<W: World>(objects: usize, cpus: usize) -> Self::Of<W>;
+    type Pool<W: World>: Pool + 'static;
+    fn build<W: World>(objects: usize, cpus: usize) -> Self::Pool<W>;
 }
 
 pub(crate) struct TheFreelist;
@@ -19,31 +19,31 @@ pub(crate) struct TheRings;
 pub(crate) struct Uncounted;
 
 impl Subject for TheFreelist {
-    type Of<W: World> = Freelist<W>;
-    fn of<W: World>(objects: usize, _cpus: usize) -> Freelist<W> {
-        Freelist::of(objects).expect("it is small")
+    type Pool<W: World> = Freelist<W>;
+    fn build<W: World>(objects: usize, _cpus: usize) -> Freelist<W> {
+        Freelist::with_primitive(objects).expect("it is small")
     }
 }
 
 impl Subject for TheArray {
-    type Of<W: World> = ArrayQueue<W>;
+    type Pool<W: World> = ArrayQueue<W>;
     // The stride changes where slots lie, not what is done with them.
-    fn of<W: World>(objects: usize, cpus: usize) -> ArrayQueue<W> {
-        ArrayQueue::of(objects, cpus, Stride::Compact).expect("it is small")
+    fn build<W: World>(objects: usize, cpus: usize) -> ArrayQueue<W> {
+        ArrayQueue::with_primitive(objects, cpus, Stride::Compact).expect("it is small")
     }
 }
 
 impl Subject for TheRings {
-    type Of<W: World> = PerCpuPool<W>;
-    fn of<W: World>(objects: usize, cpus: usize) -> PerCpuPool<W> {
-        PerCpuPool::of(objects, cpus).expect("it is small")
+    type Pool<W: World> = PerCpuPool<W>;
+    fn build<W: World>(objects: usize, cpus: usize) -> PerCpuPool<W> {
+        PerCpuPool::with_primitive(objects, cpus).expect("it is small")
     }
 }
 
 impl Subject for Uncounted {
-    type Of<W: World> = Stack<W>;
-    fn of<W: World>(objects: usize, _cpus: usize) -> Stack<W> {
-        Stack::of(objects)
+    type Pool<W: World> = Stack<W>;
+    fn build<W: World>(objects: usize, _cpus: usize) -> Stack<W> {
+        Stack::new(objects)
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Stack<W: World> {
 }
 
 impl<W: World> Stack<W> {
-    fn of(objects: usize) -> Self {
+    fn new(objects: usize) -> Self {
         Stack {
             head: W::U32::new(objects as u32),
             next: (0..objects as u32).map(W::U32::new).collect(),

@@ -1,4 +1,4 @@
-//! What a model runs in: the atomics, the threads and the memory of a checker.
+//! The atomics, the threads and the memory of a model checker.
 #![allow(
     unsafe_code,
     reason = "a payload that threads share without atomics is what loom looks at"
@@ -109,7 +109,7 @@ impl Payload for ShuttlePayload {
     }
 }
 
-/// What is left for the load of an exchange that is taken apart.
+/// The ordering of the load of an exchange that is taken apart.
 fn of_load(order: Ordering) -> Ordering {
     match order {
         Ordering::AcqRel | Ordering::Acquire => Ordering::Acquire,
@@ -117,7 +117,7 @@ fn of_load(order: Ordering) -> Ordering {
     }
 }
 
-/// What is left for its store.
+/// The ordering of the store of an exchange that is taken apart.
 fn of_store(order: Ordering) -> Ordering {
     match order {
         Ordering::AcqRel | Ordering::Release => Ordering::Release,

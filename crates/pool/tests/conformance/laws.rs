@@ -21,7 +21,7 @@ const CPUS: &[usize] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 3, 8] };
 /// Pairs of a thread.
 const PAIRS: u64 = if cfg!(miri) { 60 } else { 50_000 };
 
-fn made(make: Make, objects: usize, cpus: usize) -> Box<dyn Pool> {
+fn make_pool(make: Make, objects: usize, cpus: usize) -> Box<dyn Pool> {
     make(objects, cpus).expect("it is small")
 }
 
@@ -29,7 +29,7 @@ fn made(make: Make, objects: usize, cpus: usize) -> Box<dyn Pool> {
 fn emptied(make: Make, law: impl Fn(&dyn Pool, Vec<Object>)) {
     for &objects in SIZES {
         for &cpus in CPUS {
-            let pool = made(make, objects, cpus);
+            let pool = make_pool(make, objects, cpus);
             let out = take_all(&*pool, 0);
             law(&*pool, out);
         }
@@ -52,7 +52,7 @@ fn take_all(pool: &dyn Pool, cpu: usize) -> Vec<Object> {
 pub(crate) fn each_object_comes_out_once(make: Make) {
     for &objects in SIZES {
         for &cpus in CPUS {
-            let pool = made(make, objects, cpus);
+            let pool = make_pool(make, objects, cpus);
             assert_eq!(pool.capacity(), objects);
             assert_eq!(take_all(&*pool, 0).len(), objects);
         }
@@ -89,7 +89,7 @@ pub(crate) fn what_is_returned_comes_again(make: Make) {
 pub(crate) fn any_cpu_will_do(make: Make) {
     let odd = [0, 1, 7, 1 << 20, usize::MAX / 2, usize::MAX - 1, usize::MAX];
     for &cpus in CPUS {
-        let pool = made(make, odd.len(), cpus);
+        let pool = make_pool(make, odd.len(), cpus);
         for there in odd {
             let out: Vec<_> = odd.iter().filter_map(|here| pool.pop(*here)).collect();
             assert_eq!(out.len(), odd.len());
@@ -103,9 +103,9 @@ pub(crate) fn sequences_do_as_a_set_does(make: Make) {
     sequences::check(make);
 }
 
-/// So many threads pop and push; each object's payload counts its owners, without atomics.
+/// Pops and pushes in several threads; each object's payload counts its owners, without atomics.
 fn crowd(make: Make, objects: usize, cpus: usize, threads: usize, bulk: usize) {
-    let pool = made(make, objects, cpus);
+    let pool = make_pool(make, objects, cpus);
     let payloads = Payloads::new(objects);
     let start = Barrier::new(threads);
     let taken: u64 = thread::scope(|scope| {
@@ -148,7 +148,7 @@ pub(crate) fn more_threads_than_objects(make: Make) {
 
 pub(crate) fn objects_return_by_other_threads(make: Make) {
     const OBJECTS: usize = 3;
-    let pool = made(make, OBJECTS, 2);
+    let pool = make_pool(make, OBJECTS, 2);
     let payloads = Payloads::new(OBJECTS);
     let (give, given) = mpsc::channel::<Object>();
     let taken = thread::scope(|scope| {
@@ -178,7 +178,7 @@ pub(crate) fn objects_return_by_other_threads(make: Make) {
 }
 
 pub(crate) fn nobody_waits_for_a_holder(make: Make) {
-    let pool = made(make, 2, 2);
+    let pool = make_pool(make, 2, 2);
     let held = take_all(&*pool, 0);
     thread::scope(|scope| {
         for cpu in 0..3 {
@@ -191,7 +191,7 @@ pub(crate) fn nobody_waits_for_a_holder(make: Make) {
 }
 
 pub(crate) fn who_panics_loses_what_it_holds(make: Make) {
-    let pool = made(make, 3, 2);
+    let pool = make_pool(make, 3, 2);
     let end = catch_unwind(AssertUnwindSafe(|| {
         let held = pool.pop(0);
         panic!("with {held:?}");
@@ -216,8 +216,8 @@ pub(crate) fn no_cpus_make_no_pool(make: Make) {
     assert_eq!(make(1, 0).err(), Some(Error::NoCpus));
 }
 
-/// What debug builds say to a push; release builds keep no book and are not asked.
-fn told(pool: &dyn Pool, object: Object, expected: &str) {
+/// Checks the panic message of a push in debug builds; release builds keep no ledger.
+fn assert_panics(pool: &dyn Pool, object: Object, expected: &str) {
     if cfg!(not(debug_assertions)) {
         return;
     }
@@ -227,18 +227,18 @@ fn told(pool: &dyn Pool, object: Object, expected: &str) {
     assert!(text.contains(expected), "{text}");
 }
 
-pub(crate) fn an_object_returned_twice_is_told(make: Make) {
-    let pool = made(make, 2, 1);
+pub(crate) fn an_object_returned_twice_panics(make: Make) {
+    let pool = make_pool(make, 2, 1);
     let object = pool.pop(0).expect("it is full");
     let again = Object::at(object.index());
     pool.push(0, object);
-    told(&*pool, again, "was returned twice");
+    assert_panics(&*pool, again, "was returned twice");
     // The pool has not taken it.
     assert_eq!(take_all(&*pool, 0).len(), 2);
 }
 
-pub(crate) fn an_object_of_another_pool_is_told(make: Make) {
-    let pool = made(make, 2, 1);
-    told(&*pool, Object::at(2), "is not of this pool");
+pub(crate) fn an_object_of_another_pool_panics(make: Make) {
+    let pool = make_pool(make, 2, 1);
+    assert_panics(&*pool, Object::at(2), "is not of this pool");
     assert_eq!(take_all(&*pool, 0).len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What every pool must do, ours and its peers: one list of laws, one list of pools. Miri and ThreadSanitizer
+//! Laws of every pool, ours and its peers: one list of laws, one list of pools. Miri and ThreadSanitizer
 //! run it too: objects have payloads that are no atomics.
 
 mod laws;
@@ -7,7 +7,7 @@ mod sequences;
 
 use bpfcost_pool::{Error, Pool};
 
-/// Makes a pool of so many objects, for so many CPUs.
+/// Makes a pool of a number of objects, for a number of CPUs.
 type Make = fn(usize, usize) -> Result<Box<dyn Pool>, Error>;
 
 /// A list of laws: a test of each where it is named.
@@ -54,8 +54,8 @@ list! {
     by_cpu:
         no_cpus_make_no_pool;
     booked:
-        an_object_returned_twice_is_told
-        an_object_of_another_pool_is_told;
+        an_object_returned_twice_panics
+        an_object_of_another_pool_panics;
 }
 
 pools! {

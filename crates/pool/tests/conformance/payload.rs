@@ -1,4 +1,4 @@
-//! What objects stand for: memory that its owner writes without any atomics.
+//! The memory that objects stand for: its owner writes it without any atomics.
 #![allow(
     unsafe_code,
     reason = "exclusive memory by ownership is what a pool is for, and what is tested here"
@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 
 use bpfcost_pool::Object;
 
-/// How often each object was owned.
+/// The number of owners that each object has had.
 pub(crate) struct Payloads(Box<[UnsafeCell<u64>]>);
 
 // SAFETY: a payload is touched by the owner of its object alone; that a pool keeps it so is what Miri and

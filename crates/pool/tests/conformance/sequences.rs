@@ -19,7 +19,7 @@ const STEPS: usize = if cfg!(miri) { 12 } else { 120 };
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Pop(usize),
-    /// Which of those that are out, modulo their number.
+    /// The index among the objects that are out, modulo their number.
     Push(usize, usize),
 }
 

@@ -116,7 +116,7 @@ fn equal_cases_are_the_same_and_within_budget() {
     assert_eq!(record.comparisons[0].budget, Some(BudgetVerdict::Within));
 }
 
-/// What is clear in one quantity among others may be unresolved: all are one family.
+/// A difference that is clear in one quantity may be unresolved among others: all are one family.
 #[test]
 fn comparisons_of_all_quantities_are_one_family() {
     // Of 10 epochs, one contradicts in rank 4: p is 2 · 7 / 1024 = 0.014, below 0.04 and above 0.04 / 5.

@@ -3,7 +3,7 @@
 use bpfcost_stats::session_spread::Level;
 
 use super::super::*;
-use crate::samples::{changes, gate, known, new, old, session};
+use crate::samples::{changes, gate, new, old, session, with_session_spread};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Problem, Role, Unit};
 
@@ -20,13 +20,13 @@ pub(super) fn codes(changes: &Changes) -> Vec<&str> {
 }
 
 #[test]
-fn clear_changes_are_told() {
+fn clear_changes_are_reported() {
     assert_eq!(outcome(100.0, 110.0), ChangeOutcome::Regressed);
     assert_eq!(outcome(110.0, 100.0), ChangeOutcome::Improved);
     assert_eq!(outcome(100.0, 100.4), ChangeOutcome::Same);
-    let found = changes(&old(&[("a", 100.0)]), &new(&[("a", 110.0)]));
-    let change = &found.cases[0];
-    assert_eq!(found.gate, Gate::Regressed);
+    let result = changes(&old(&[("a", 100.0)]), &new(&[("a", 110.0)]));
+    let change = &result.cases[0];
+    assert_eq!(result.gate, Gate::Regressed);
     assert_eq!(change.basis, Some(ChangeBasis::Widened));
     assert!((change.relative.unwrap() - 0.10).abs() < 1e-9);
     // √2 · √(0.5² + (0.1 / 1.96)²) = 0.711 %, times 1.96 in logs.
@@ -42,16 +42,16 @@ fn clear_changes_are_told() {
     assert_eq!(change.old.unwrap().value, 100.0);
     assert_eq!(change.old.unwrap().ci95, Some([99.9, 100.1]));
     assert_eq!(change.detectable, None);
-    assert_eq!(codes(&found), ["sessions"]);
+    assert_eq!(codes(&result), ["sessions"]);
 }
 
 #[test]
 fn near_the_threshold_the_gate_does_not_flicker() {
     // The 90 % interval reaches 1.17 % to either side: 3.1 % is shown to be above zero, but not above 2 %.
     for to in [102.1, 103.1] {
-        let found = changes(&old(&[("a", 100.0)]), &new(&[("a", to)]));
-        assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved, "{to}");
-        assert_eq!(found.gate, Gate::Passed);
+        let result = changes(&old(&[("a", 100.0)]), &new(&[("a", to)]));
+        assert_eq!(result.cases[0].outcome, ChangeOutcome::Unresolved, "{to}");
+        assert_eq!(result.gate, Gate::Passed);
     }
     assert_eq!(outcome(100.0, 103.4), ChangeOutcome::Regressed);
     let note = changes(&old(&[("a", 100.0)]), &new(&[("a", 103.1)])).cases[0]
@@ -76,7 +76,12 @@ fn the_gate_counts_how_many_cases_it_looks_at() {
     };
     let of = |count| {
         let (old, new) = (old(&side(100.0, count)), new(&side(101.85, count)));
-        gate(&known(old, 0.5), &known(new, 0.5), 0.0).unwrap()
+        gate(
+            &with_session_spread(old, 0.5),
+            &with_session_spread(new, 0.5),
+            0.0,
+        )
+        .unwrap()
     };
     assert!(of(1).cases[0].p.unwrap() < 0.02);
     assert_eq!(of(1).gate, Gate::Regressed);
@@ -87,22 +92,26 @@ fn the_gate_counts_how_many_cases_it_looks_at() {
 #[test]
 fn an_unknown_spread_between_sessions_is_assumed_wide() {
     let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 112.0)]));
-    let found = gate(&old, &new, 0.02).unwrap();
-    assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved);
-    assert_eq!(codes(&found), ["session-spread-unknown"]);
-    assert!(found.warnings[0].text.contains("self-test"));
+    let result = gate(&old, &new, 0.02).unwrap();
+    assert_eq!(result.cases[0].outcome, ChangeOutcome::Unresolved);
+    assert_eq!(codes(&result), ["session-spread-unknown"]);
+    assert!(result.warnings[0].text.contains("self-test"));
     // The records' own knowledge counts, and the larger of two.
-    let told = known(new.clone(), 0.5);
+    let half = with_session_spread(new.clone(), 0.5);
     assert_eq!(
-        gate(&known(old.clone(), 0.5), &told, 0.02).unwrap().gate,
+        gate(&with_session_spread(old.clone(), 0.5), &half, 0.02)
+            .unwrap()
+            .gate,
         Gate::Regressed
     );
     assert_eq!(
-        gate(&known(old.clone(), 5.0), &told, 0.02).unwrap().gate,
+        gate(&with_session_spread(old.clone(), 5.0), &half, 0.02)
+            .unwrap()
+            .gate,
         Gate::Passed
     );
     // What the machine has kept: sittings a day apart that differ by up to 0.6 %.
-    let kept = |_: &Record, _| {
+    let history = |_: &Record, _| {
         let level = |day: i32| Level {
             began_s: f64::from(day) * 86_400.0,
             value: 50.0 + 0.1 * f64::from(day % 4),
@@ -117,9 +126,9 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
         threshold: Some(0.02),
         must_see: None,
     };
-    let found = compare(&old, &new, asked, kept).unwrap();
+    let result = compare(&old, &new, asked, history).unwrap();
     assert_eq!(
-        (found.gate, codes(&found)),
+        (result.gate, codes(&result)),
         (Gate::Regressed, vec!["sessions"])
     );
     // Records from before sessions were kept know what self-test measured within minutes.
@@ -143,7 +152,7 @@ pub(super) fn at(hour: usize, values: &[(&str, f64)]) -> Record {
 fn a_machine_that_moved_widens_what_can_be_said() {
     // The new side costs 10 % more, and so does the sentinel.
     let side = |hour, value, sentinel| {
-        let mut records = known(vec![at(hour, &[("a", value)])], 0.5);
+        let mut records = with_session_spread(vec![at(hour, &[("a", value)])], 0.5);
         records[0].spread.sentinel = Some(sentinel);
         records
     };
@@ -176,9 +185,9 @@ fn an_invalid_case_fails_the_gate() {
         got: "3".into(),
         detail: String::new(),
     }];
-    let found = changes(&old_side, &new_side);
-    assert_eq!(found.gate, Gate::Invalid);
-    let change = &found.cases[0];
+    let result = changes(&old_side, &new_side);
+    assert_eq!(result.gate, Gate::Invalid);
+    let change = &result.cases[0];
     assert_eq!(
         (change.case.as_str(), change.outcome),
         ("a", ChangeOutcome::Invalid)
@@ -189,11 +198,11 @@ fn an_invalid_case_fails_the_gate() {
     );
     assert_eq!((change.new, change.relative), (None, None));
     // On the old side it is only reported: the new side may be the repair.
-    let found = changes(&new_side, &old_side);
-    assert_eq!(found.gate, Gate::Passed);
-    assert_eq!(found.only_new[0].case, "a");
+    let result = changes(&new_side, &old_side);
+    assert_eq!(result.gate, Gate::Passed);
+    assert_eq!(result.only_new[0].case, "a");
     assert!(
-        found.only_new[0]
+        result.only_new[0]
             .reason
             .as_deref()
             .unwrap()
@@ -207,23 +216,23 @@ fn an_invalid_case_fails_the_gate() {
 
 #[test]
 fn cases_of_one_side_are_listed() {
-    let found = changes(
+    let result = changes(
         &old(&[("a", 1.0), ("b", 1.0)]),
         &new(&[("a", 1.0), ("c", 1.0)]),
     );
-    assert_eq!((found.only_old.len(), found.only_new.len()), (1, 1));
+    assert_eq!((result.only_old.len(), result.only_new.len()), (1, 1));
     assert_eq!(
-        (&*found.only_old[0].case, &*found.only_new[0].case),
+        (&*result.only_old[0].case, &*result.only_new[0].case),
         ("b", "c")
     );
-    assert_eq!(found.gate, Gate::Passed);
+    assert_eq!(result.gate, Gate::Passed);
     let mut other = old(&[("z", 1.0)]);
     other[0].experiment = "other".into();
     let both = [old(&[("a", 1.0)]), other.clone()].concat();
-    let found = changes(&both, &new(&[("a", 1.0)]));
-    assert_eq!(found.only_old[0].experiment, "other");
+    let result = changes(&both, &new(&[("a", 1.0)]));
+    assert_eq!(result.only_old[0].experiment, "other");
     assert!(
-        found.only_old[0]
+        result.only_old[0]
             .reason
             .as_deref()
             .unwrap()
@@ -240,14 +249,14 @@ fn cases_of_one_side_are_listed() {
 fn too_few_epochs_have_no_interval() {
     let mut new_side = new(&[("a", 150.0)]);
     new_side[0].cases[0].raw.as_mut().unwrap().ci95 = None;
-    let found = changes(&old(&[("a", 100.0)]), &new_side);
-    let change = &found.cases[0];
+    let result = changes(&old(&[("a", 100.0)]), &new_side);
+    let change = &result.cases[0];
     // A rise of any size would have gone unnoticed: that is no pass.
     assert_eq!(
-        (change.outcome, found.gate),
+        (change.outcome, result.gate),
         (ChangeOutcome::Unresolved, Gate::Blind)
     );
-    assert_eq!(found.unjudged().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(result.unjudged().collect::<Vec<_>>(), ["a"]);
     assert_eq!(
         (change.relative, change.relative_ci95, change.p),
         (Some(0.5), None, None)
@@ -263,9 +272,9 @@ fn a_case_without_a_value_is_not_judged() {
     for status in [Status::Ok, Status::Unsupported] {
         let (old_side, mut new_side) = (old(&values), new(&values));
         (new_side[0].cases[1].raw, new_side[0].cases[1].status) = (None, status);
-        let found = changes(&old_side, &new_side);
-        assert_eq!(found.gate, Gate::Blind, "{status:?}");
-        assert_eq!(found.unjudged().collect::<Vec<_>>(), ["b"]);
+        let result = changes(&old_side, &new_side);
+        assert_eq!(result.gate, Gate::Blind, "{status:?}");
+        assert_eq!(result.unjudged().collect::<Vec<_>>(), ["b"]);
         // The other way about: of what could not run before, there is nothing to rise from.
         let back = changes(&new_side, &old_side).gate;
         let expected = match status {
@@ -284,21 +293,25 @@ fn a_case_without_a_value_is_not_judged() {
 /// Records without a case in common have compared nothing.
 #[test]
 fn a_gate_that_compared_nothing_did_not_pass() {
-    let found = changes(&old(&[("a", 1.0)]), &new(&[("b", 1.0)]));
-    assert_eq!((found.cases.len(), found.gate), (0, Gate::Blind));
+    let result = changes(&old(&[("a", 1.0)]), &new(&[("b", 1.0)]));
+    assert_eq!((result.cases.len(), result.gate), (0, Gate::Blind));
 }
 
 #[test]
-fn other_circumstances_are_told_or_refused() {
+fn other_circumstances_are_warned_of_or_refused() {
     let (old_side, same) = (old(&[("a", 1.0)]), new(&[("a", 1.0)]));
     let with = |change: fn(&mut Record)| {
         let mut new_side = same.clone();
         change(&mut new_side[0]);
-        gate(&known(old_side.clone(), 1.0), &known(new_side, 1.0), 0.02)
+        gate(
+            &with_session_spread(old_side.clone(), 1.0),
+            &with_session_spread(new_side, 1.0),
+            0.02,
+        )
     };
-    let told = |change| {
-        let found = with(change).unwrap();
-        let codes = codes(&found).join(" ");
+    let code_of = |change| {
+        let result = with(change).unwrap();
+        let codes = codes(&result).join(" ");
         codes.replace("sessions", "").trim().to_owned()
     };
     type Edit = fn(&mut Record);
@@ -314,7 +327,7 @@ fn other_circumstances_are_told_or_refused() {
         (|record| record.asked.cpus = vec![1], "cpus-differ"),
     ];
     for (change, code) in cases {
-        assert_eq!(told(change), code);
+        assert_eq!(code_of(change), code);
     }
     assert!(matches!(
         with(|record| record.asked.cpus = vec![0, 1]),
@@ -323,25 +336,25 @@ fn other_circumstances_are_told_or_refused() {
 }
 
 #[test]
-fn a_floor_that_moved_is_told_and_not_gated() {
-    let found = changes(
+fn a_floor_that_moved_is_warned_of_and_not_gated() {
+    let result = changes(
         &old(&[("a", 100.0), ("floor/none", 1.0)]),
         &new(&[("a", 100.0), ("floor/none", 1.5)]),
     );
-    assert_eq!(found.gate, Gate::Passed);
-    assert_eq!(found.cases.len(), 1);
-    assert_eq!(codes(&found), ["sessions", "floor-moved"]);
+    assert_eq!(result.gate, Gate::Passed);
+    assert_eq!(result.cases.len(), 1);
+    assert_eq!(codes(&result), ["sessions", "floor-moved"]);
 }
 
 #[test]
 fn copies_of_a_run_are_no_sessions() {
     let one = old(&[("a", 100.0)]);
     let twice = [one.clone(), one.clone()].concat();
-    let found = changes(&twice, &new(&[("a", 100.0)]));
-    assert_eq!(found.cases[0].old.unwrap().sessions, 1);
-    assert!(codes(&found).contains(&"copies"));
-    let found = changes(&one, &one);
-    assert!(codes(&found).contains(&"same-run"));
+    let result = changes(&twice, &new(&[("a", 100.0)]));
+    assert_eq!(result.cases[0].old.unwrap().sessions, 1);
+    assert!(codes(&result).contains(&"copies"));
+    let result = changes(&one, &one);
+    assert!(codes(&result).contains(&"same-run"));
 }
 
 #[test]
@@ -359,12 +372,12 @@ fn bad_questions_are_refused() {
 
 #[test]
 fn changes_read_back() {
-    let found = changes(
+    let result = changes(
         &old(&[("a", 100.0), ("b", 1.0)]),
         &new(&[("a", 107.0), ("c", 1.0)]),
     );
-    let text = serde_json::to_string(&found).unwrap();
-    assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), found);
+    let text = serde_json::to_string(&result).unwrap();
+    assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), result);
 }
 
 #[test]

@@ -40,10 +40,10 @@ fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (ChangeOut
         threshold,
         must_see: None,
     };
-    let found = compare(old, new, asked, |_, _| Vec::new()).unwrap();
-    let change = &found.cases[0];
+    let result = compare(old, new, asked, |_, _| Vec::new()).unwrap();
+    let change = &result.cases[0];
     assert_eq!((change.basis, change.p), (Some(ChangeBasis::Counts), None));
-    (change.outcome, found.gate)
+    (change.outcome, result.gate)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the gate promises: how often it fails where it should not, and where it should, by simulation; and what it
+//! The gate's promises, by simulation: how often it fails where it should not and where it should, and the rise that it
 //! says it could see.
 
 use rand::RngExt;
@@ -7,7 +7,7 @@ use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 use bpfcost_stats::sessions::{exact_suffices, turns_needed};
 
 use super::super::*;
-use crate::samples::{gate, known, new, old, session};
+use crate::samples::{gate, new, old, session, with_session_spread};
 
 #[test]
 fn turns_needed_grow_with_the_number_of_cases() {
@@ -49,10 +49,13 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
     let (mut gate, mut first) = (0, 0);
     for _ in 0..RUNS {
         let (old, new) = (side("old", 100.0), side("new", 100.0 * (1.0 + rise)));
-        let (old, new) = (known(old, 100.0 * SPREAD), known(new, 100.0 * SPREAD));
-        let found = crate::samples::gate(&old, &new, threshold).unwrap();
-        gate += usize::from(found.gate == Gate::Regressed);
-        first += usize::from(found.cases[0].outcome == ChangeOutcome::Regressed);
+        let (old, new) = (
+            with_session_spread(old, 100.0 * SPREAD),
+            with_session_spread(new, 100.0 * SPREAD),
+        );
+        let result = crate::samples::gate(&old, &new, threshold).unwrap();
+        gate += usize::from(result.gate == Gate::Regressed);
+        first += usize::from(result.cases[0].outcome == ChangeOutcome::Regressed);
     }
     let share = |count: usize| count as f64 / RUNS as f64;
     (share(gate), share(first))
@@ -95,7 +98,7 @@ fn a_large_rise_is_found_and_more_records_find_smaller_ones() {
 #[test]
 fn a_gate_can_be_asked_what_it_could_see() {
     let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 103.1)]));
-    let (old, new) = (known(old, 0.5), known(new, 0.5));
+    let (old, new) = (with_session_spread(old, 0.5), with_session_spread(new, 0.5));
     let asked = |must_see| {
         let asked = GateOptions {
             threshold: Some(0.02),
@@ -111,13 +114,13 @@ fn a_gate_can_be_asked_what_it_could_see() {
     assert_eq!(blind.gate, Gate::Blind);
     assert_eq!(blind.blind().count(), 1);
     // What regressed was seen, however wide the interval.
-    let new = known(crate::samples::new(&[("a", 150.0)]), 0.5);
+    let new = with_session_spread(crate::samples::new(&[("a", 150.0)]), 0.5);
     let asked_of_it = GateOptions {
         threshold: Some(0.02),
         must_see: Some(0.021),
     };
-    let found = compare(&old, &new, asked_of_it, |_, _| Vec::new()).unwrap();
-    assert_eq!((found.gate, found.blind().count()), (Gate::Regressed, 0));
+    let result = compare(&old, &new, asked_of_it, |_, _| Vec::new()).unwrap();
+    assert_eq!((result.gate, result.blind().count()), (Gate::Regressed, 0));
     // A case without an interval could not have been seen at all.
     let mut few = new.clone();
     few[0].cases[0].raw.as_mut().unwrap().ci95 = None;
@@ -125,8 +128,8 @@ fn a_gate_can_be_asked_what_it_could_see() {
         threshold: Some(0.02),
         must_see: Some(10.0),
     };
-    let found = compare(&old, &few, asked_of_few, |_, _| Vec::new()).unwrap();
-    assert_eq!(found.gate, Gate::Blind);
+    let result = compare(&old, &few, asked_of_few, |_, _| Vec::new()).unwrap();
+    assert_eq!(result.gate, Gate::Blind);
     assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
 }
 
@@ -137,7 +140,7 @@ fn what_a_gate_sees_fails_it() {
     let mut run = |rise: f64| {
         let mut side = |name: &str, level: f64| {
             let value = level * (0.01 * normal(&mut rng)).exp();
-            known(vec![session(name, &[("a", value)], 1e-6)], 1.0)
+            with_session_spread(vec![session(name, &[("a", value)], 1e-6)], 1.0)
         };
         gate(
             &side("old", 100.0),

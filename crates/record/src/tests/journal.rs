@@ -27,7 +27,7 @@ fn new() -> (TempDir, PathBuf) {
     (folder, out)
 }
 
-fn seen(steal_ms: f64) -> Disturbance {
+fn disturbance(steal_ms: f64) -> Disturbance {
     Disturbance {
         steal_ms,
         ..Disturbance::default()
@@ -131,16 +131,16 @@ fn why_an_earlier_part_stopped_is_forgotten() {
 fn disturbances_of_all_parts_add_up() {
     let (_folder, out) = new();
     let mut journal = Journal::create(&out, &header()).unwrap();
-    journal.disturbed(&seen(1.0)).unwrap();
-    journal.disturbed(&seen(5.0)).unwrap();
+    journal.disturbed(&disturbance(1.0)).unwrap();
+    journal.disturbed(&disturbance(5.0)).unwrap();
     drop(journal);
     let (mut journal, contents) = Journal::resume(&out, "later").unwrap();
     assert_eq!(contents.disturbance.steal_ms, 5.0);
-    journal.disturbed(&seen(2.0)).unwrap();
+    journal.disturbed(&disturbance(2.0)).unwrap();
     drop(journal);
     let (mut journal, contents) = Journal::resume(&out, "later still").unwrap();
     assert_eq!(contents.disturbance.steal_ms, 7.0);
-    journal.disturbed(&seen(4.0)).unwrap();
+    journal.disturbed(&disturbance(4.0)).unwrap();
     drop(journal);
     let (_journal, contents) = Journal::resume(&out, "at last").unwrap();
     assert_eq!(contents.disturbance.steal_ms, 11.0);
@@ -173,10 +173,10 @@ fn damage_is_told_with_its_line() {
             "{with}: {error}"
         );
     }
-    let told = damage(5, "{").to_string();
+    let message = damage(5, "{").to_string();
     assert!(
-        told.contains("damaged at line 5") && told.contains("head -n 4 x.journal"),
-        "{told}"
+        message.contains("damaged at line 5") && message.contains("head -n 4 x.journal"),
+        "{message}"
     );
 }
 
@@ -308,7 +308,10 @@ fn a_full_disk_is_told() {
         path,
         length: 0,
     };
-    let error = journal.disturbed(&seen(1.0)).unwrap_err().to_string();
+    let error = journal
+        .disturbed(&disturbance(1.0))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("No space left on device") && error.contains("--resume"),
         "{error}"
@@ -321,11 +324,11 @@ fn a_full_disk_is_told() {
 fn half_a_line_is_cut_off_before_the_next() {
     let (_folder, out) = new();
     let mut journal = Journal::create(&out, &header()).unwrap();
-    journal.disturbed(&seen(1.0)).unwrap();
+    journal.disturbed(&disturbance(1.0)).unwrap();
     // As a disk that filled up in the middle of a line leaves it.
     journal.file.write_all(b"{\"disturbed\":{\"ste").unwrap();
     journal.cut().unwrap();
-    journal.disturbed(&seen(2.0)).unwrap();
+    journal.disturbed(&disturbance(2.0)).unwrap();
     drop(journal);
     assert_eq!(read_journal(&out).unwrap().disturbance.steal_ms, 2.0);
 }

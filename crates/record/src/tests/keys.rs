@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::record;
 
 /// The paths of all keys; arrays are passed through, free names are `*`.
-fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+fn keys(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -18,11 +18,11 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
                     (path, true) => format!("{path}.*"),
                     (path, false) => format!("{path}.{key}"),
                 };
-                found.insert(path.clone());
-                keys(value, &path, found);
+                paths.insert(path.clone());
+                keys(value, &path, paths);
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| keys(value, path, found)),
+        Value::Array(values) => values.iter().for_each(|value| keys(value, path, paths)),
         _ => {}
     }
 }
@@ -59,11 +59,11 @@ fn a_record_has_the_keys_of_schema_1() {
         missing: None,
     });
     let value = serde_json::to_value(&record).unwrap();
-    let mut found = BTreeSet::new();
-    keys(&value, "", &mut found);
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    let mut paths = BTreeSet::new();
+    keys(&value, "", &mut paths);
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let expected: Vec<&str> = include_str!("keys.txt").lines().collect();
-    assert_eq!(found, expected, "{}", found.join("\n"));
+    assert_eq!(paths, expected, "{}", paths.join("\n"));
 
     assert_eq!(value["schema"], 1);
     assert_eq!(value["unit"], "ns/op");

@@ -7,8 +7,8 @@ use crate::{
 
 /// Σ ns / Σ ops of a case, from the record's own windows.
 fn summed(record: &Record, case: &str, value: impl Fn(usize, usize) -> f64) -> f64 {
-    let found = record.case(case).expect("the case");
-    let ops = found.secondary["ops"].iter().enumerate();
+    let result = record.case(case).expect("the case");
+    let ops = result.secondary["ops"].iter().enumerate();
     let windows = ops.flat_map(|(epoch, ops)| {
         let ops = ops.iter().enumerate();
         ops.map(|(place, ops)| (value(epoch, place) * ops, *ops))
@@ -39,11 +39,14 @@ fn a_total_is_all_ns_by_all_operations() {
         total
     };
     let ratio = total("probe") / total("off") - 1.0;
-    let found = record.comparisons[0].totals.expect("totals");
-    assert!((found.relative - ratio).abs() < 1e-12, "{found:?} {ratio}");
-    assert!(found.ci95[0] < ratio && ratio < found.ci95[1]);
-    assert!(found.ci95[0] < found.ci90[0] && found.ci90[1] < found.ci95[1]);
-    assert!(!found.apart);
+    let result = record.comparisons[0].totals.expect("totals");
+    assert!(
+        (result.relative - ratio).abs() < 1e-12,
+        "{result:?} {ratio}"
+    );
+    assert!(result.ci95[0] < ratio && ratio < result.ci95[1]);
+    assert!(result.ci95[0] < result.ci90[0] && result.ci90[1] < result.ci95[1]);
+    assert!(!result.apart);
 
     // So are those of what else adds up. Twice the time of the server is the machine's.
     let metric = |name: &str| {

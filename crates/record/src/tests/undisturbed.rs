@@ -305,11 +305,11 @@ fn undisturbed_costs_are_compared_by_the_spread_of_their_own_sessions() {
             .collect(),
     };
     let width = |reading_kept: Reading, lists: Vec<CaseLevels>| {
-        let kept = |_: &Record, reading| {
+        let history = |_: &Record, reading| {
             let lists = lists.iter().filter(|_| reading == reading_kept);
             lists.cloned().collect()
         };
-        let changes = compare(&[later(1)], &[later(2)], GateOptions::default(), kept).unwrap();
+        let changes = compare(&[later(1)], &[later(2)], GateOptions::default(), history).unwrap();
         let width = |name: &str| {
             let change = changes.cases.iter().find(|change| change.case == name);
             let [low, high] = change.and_then(|change| change.relative_ci95).unwrap();
@@ -423,7 +423,7 @@ fn own_work_is_part_of_the_cost_and_named() {
     assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
 }
 
-/// What a neighbour may have added without notice is in the interval of net as in that of the cost.
+/// The interval of net includes what a neighbour may have added without notice, as that of the cost does.
 #[test]
 fn net_carries_what_goes_unnoticed() {
     let record = record(&[0, 1, 2, 3]);

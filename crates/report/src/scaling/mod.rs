@@ -47,7 +47,7 @@ pub struct Chart<'a> {
 impl<'a> Chart<'a> {
     /// The curves of a record; `None` where its cases make none.
     pub fn new(record: &'a Record) -> Option<Self> {
-        let curves = Curves::of(record)?;
+        let curves = Curves::from_record(record)?;
         let rates = curves
             .points()
             .filter_map(|(_, _, point)| Some(point.rate?.value));

@@ -29,7 +29,7 @@ pub struct WorkloadReport<'a> {
 impl<'a> WorkloadReport<'a> {
     /// The report of a record's workload; `None` where none ran.
     pub fn new(record: &'a Record) -> Option<Self> {
-        let states = States::of(record)?;
+        let states = States::from_record(record)?;
         Some(WorkloadReport {
             headline: Quantity::headline(states.workload),
             total: Quantity::total(&states),

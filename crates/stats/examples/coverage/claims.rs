@@ -52,7 +52,7 @@ impl SimulatedRun {
     }
 }
 
-/// How often intervals held the truth.
+/// The shares of intervals that hold the truth.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Coverage {
     /// A case's own value.
@@ -79,13 +79,13 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
         let run = SimulatedRun::simulate(noise, seeded(seed, run), &LEVELS, epochs);
         let centre = bank.centre(noise, &run.levels);
         for (case, level) in run.cases.iter().zip(LEVELS) {
-            counts[0] += usize::from(holds(Estimate::of_case(case), centre * level));
-            counts[3] += usize::from(holds(Estimate::of(case), centre * level));
+            counts[0] += usize::from(holds(Estimate::for_case(case), centre * level));
+            counts[3] += usize::from(holds(Estimate::for_difference(case), centre * level));
         }
         for (pair, level) in run.differences().iter().zip(&LEVELS[1..]) {
-            counts[1] += usize::from(holds(Estimate::of(&pair.log_ratio), level.ln()));
+            counts[1] += usize::from(holds(Estimate::for_difference(&pair.log_ratio), level.ln()));
         }
-        counts[2] += usize::from(holds(Estimate::of(&run.pooled), centre));
+        counts[2] += usize::from(holds(Estimate::for_difference(&run.pooled), centre));
     }
     let share = |count: usize, per_run: usize| count as f64 / (runs * per_run) as f64;
     Coverage {
@@ -100,7 +100,7 @@ pub(crate) fn holds(estimate: Option<Estimate>, truth: f64) -> bool {
     estimate.is_some_and(|e| e.interval().contains(truth))
 }
 
-/// What epoch medians look like apart from the machine's level: quantiles of many.
+/// The distribution of epoch medians apart from the machine's level: quantiles of many.
 pub(crate) struct Bank {
     quantiles: Vec<f64>,
     centre: f64,
@@ -170,7 +170,7 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
         for look in looks::looks(comparisons) {
             run.extend(&mut machine, &levels, look.min(time));
             let precise = |case: &Vec<f64>| {
-                Estimate::of_case(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
+                Estimate::for_case(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
             };
             if look >= time || run.cases.iter().all(precise) {
                 break;
@@ -192,8 +192,8 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
     }
 }
 
-/// How often an effect is found in a separate run, when it is as large as another run with the same
-/// noise called `detectable`. One case has the effect, the others none.
+/// The share of separate runs that find an effect as large as another run with the same noise called `detectable`. One
+/// case has the effect, the others none.
 pub(crate) fn found_at_detectable(
     noise: Noise,
     comparisons: usize,
@@ -220,8 +220,8 @@ pub(crate) fn found_at_detectable(
     found as f64 / runs as f64
 }
 
-/// How often an effect is found that is as large as the plan for normal noise (loads 1 %, trials 2 %)
-/// called detectable before any epoch was measured.
+/// The share of runs that find an effect as large as the plan for normal noise (loads 1 %, trials 2 %) called
+/// detectable before any epoch was measured.
 pub(crate) fn found_as_planned(comparisons: usize, epochs: usize, runs: usize, seed: u64) -> f64 {
     let spread = Spread {
         epoch: 0.01,
@@ -243,8 +243,8 @@ pub(crate) fn found_as_planned(comparisons: usize, epochs: usize, runs: usize, s
     found.count() as f64 / runs as f64
 }
 
-/// How often an effect is found after the epochs that a run of `pilot` epochs said it would take, and
-/// how many those were on average. The effect is 2 %.
+/// The share of runs that find an effect of 2 % after the epochs that a run of `pilot` epochs projected, and the mean
+/// number of those epochs.
 pub(crate) fn found_when_resolved(
     noise: Noise,
     comparisons: usize,
@@ -274,8 +274,8 @@ pub(crate) fn found_when_resolved(
     (found as f64 / runs as f64, total as f64 / runs as f64)
 }
 
-/// How often a run of one comparison errs where the true cost lies exactly on the margin and on the
-/// budget, both 2 %: share of `same`, of `within`, and of `over`.
+/// The share of runs of one comparison that err where the true cost lies exactly on the margin and on the budget, both
+/// 2 %: of `same`, of `within`, and of `over`.
 pub(crate) fn on_the_edge(noise: Noise, epochs: usize, runs: usize, seed: u64) -> [f64; 3] {
     let policy = Policy {
         margin: 0.02,
@@ -293,7 +293,7 @@ pub(crate) fn on_the_edge(noise: Noise, epochs: usize, runs: usize, seed: u64) -
     counts.map(|count| count as f64 / runs as f64)
 }
 
-/// Where epoch medians come from when two modes are looked for.
+/// The distribution of epoch medians in which two modes are searched for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MedianDistribution {
     Normal,
@@ -313,7 +313,7 @@ pub(crate) enum MedianDistribution {
     Two(f64, f64),
 }
 
-/// How often two modes are seen among `epochs` values of a shape with a spread of 1 %.
+/// The share of runs that see two modes among `epochs` values of a shape with a spread of 1 %.
 pub(crate) fn two_modes_seen(
     shape: MedianDistribution,
     epochs: usize,

@@ -69,8 +69,8 @@ pub(crate) fn false_verdicts(probes: usize, correlation: f64, runs: usize, seed:
     }
 }
 
-/// What one family needs more than a family for each quantity: the detectable effect after 20 and after 60 epochs,
-/// and the epochs that find an effect of 1 % where epochs scatter by 2 %.
+/// The factors by which one family needs more than a family for each quantity: for the detectable effect after 20 and
+/// after 60 epochs, and for the epochs that find an effect of 1 % where epochs scatter by 2 %.
 pub(crate) fn costs(probes: usize) -> [f64; 3] {
     let ratio =
         |of: &dyn Fn(usize) -> Option<f64>| of(probes * QUANTITIES).unwrap() / of(probes).unwrap();

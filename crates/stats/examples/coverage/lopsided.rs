@@ -6,7 +6,7 @@ use bpfcost_stats::{
     Budget, Differences, Policy, Sense, Verdict, hodges_lehmann, judge, signed_rank_interval,
 };
 
-/// What an epoch's log ratio looks like.
+/// The distribution of an epoch's log ratio.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
     /// A standard deviation of 1 %.
@@ -46,7 +46,7 @@ impl Shape {
     }
 }
 
-/// How often each answer was given.
+/// The share of each answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Answers {
     pub(crate) same: f64,

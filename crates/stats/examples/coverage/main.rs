@@ -2,9 +2,11 @@
 //! is broken. `cargo run --release -p bpfcost-stats --example coverage [-- RUNS [PART]]`
 
 mod alarm;
+mod bounds;
 mod claims;
 mod families;
 mod lopsided;
+mod machines;
 mod neighbours;
 mod noise;
 mod nothing;
@@ -15,6 +17,7 @@ mod seldom;
 mod sessions;
 mod sums;
 
+use bounds::BoundsCheck;
 use claims::MedianDistribution;
 use lopsided::Shape;
 use noise::Noise;
@@ -37,10 +40,10 @@ const PARTS: [OutputPart; 19] = [
     ("sessions-undisturbed", sessions_undisturbed),
     ("sessions-added", sessions_added),
     ("sums", parts_add_up),
-    ("nothing", nothing_is_read),
+    ("nothing", nothing::print),
     ("seldom", seldom::print),
     ("rounds", rounds),
-    ("resting", resting),
+    ("resting", resting::print),
     ("neighbours", neighbours),
     ("own-work", own_work),
     ("alarm", alarm_of_a_watch),
@@ -54,7 +57,7 @@ fn main() -> ExitCode {
     let part = std::env::args().nth(2);
     println!("{runs} runs a figure unless said; percent; ! marks a broken bound");
 
-    let mut ledger = BoundsCheck { broken: 0 };
+    let mut ledger = BoundsCheck::default();
     for (name, print) in PARTS {
         if part.as_deref().is_none_or(|wanted| wanted == name) {
             println!();
@@ -67,20 +70,6 @@ fn main() -> ExitCode {
     }
     println!("\nall bounds hold");
     ExitCode::SUCCESS
-}
-
-/// Prints figures and remembers how many broke their bounds.
-struct BoundsCheck {
-    broken: usize,
-}
-
-impl BoundsCheck {
-    /// A share in percent, marked where it is outside `low..=high`.
-    fn figure(&mut self, share: f64, low: f64, high: f64) -> String {
-        let fine = (low..=high).contains(&share);
-        self.broken += usize::from(!fine);
-        format!("{:>7.2}{}", 100.0 * share, if fine { ' ' } else { '!' })
-    }
 }
 
 fn coverage(ledger: &mut BoundsCheck, runs: usize) {
@@ -309,7 +298,7 @@ fn sessions(ledger: &mut BoundsCheck, runs: usize, compared: Compared) {
             for history in sessions::HISTORIES {
                 let found = sessions::compared(machine, arrangement, history, runs, 7);
                 // What neither the sentinel nor the kept sessions show, nothing can allow for.
-                let (least, most) = if machine.seen {
+                let (least, most) = if machine.sentinel_slows {
                     (0.935, 0.05)
                 } else {
                     (0.0, 1.0)
@@ -345,25 +334,6 @@ fn parts_add_up(ledger: &mut BoundsCheck, runs: usize) {
         let [five, ten] = [0.05, 0.10].map(|share| sums::sums(noise, 10, share, runs / 5, 11));
         let (five, ten) = (100.0 * five.found, 100.0 * ten.found);
         println!("{:<12}{five:>5.1}{ten:>9.1}", noise.name());
-    }
-}
-
-fn nothing_is_read(ledger: &mut BoundsCheck, runs: usize) {
-    let runs = runs / 5;
-    println!(
-        "A probe that does nothing reads more than windows without it say (at most 7; {runs} runs)"
-    );
-    println!("noise       windows  epochs  outside  reach, %");
-    for noise in Noise::ALL {
-        for (windows, epochs) in [(2, 10), (2, 30), (5, 10), (5, 30), (6, 20)] {
-            let read = nothing::outside(noise, windows, epochs, runs, 12);
-            let outside = ledger.figure(read.outside, 0.0, 0.07);
-            let reach = 100.0 * read.reach;
-            println!(
-                "{:<12}{windows:>7}{epochs:>8}{outside:>9}{reach:>9.2}",
-                noise.name()
-            );
-        }
     }
 }
 
@@ -417,26 +387,6 @@ fn rounds(_: &mut BoundsCheck, runs: usize) {
             .map(|shift| format!("{:>7.2}", 100.0 * shift))
             .concat()
     );
-}
-
-fn resting(_: &mut BoundsCheck, runs: usize) {
-    let runs = runs / 2;
-    println!(
-        "Runs in which a pair of cases rests once both are known to 1 %, and in which none does ({runs} runs):"
-    );
-    println!("coverage, family-wise false alarms, half-width of the cases that scatter most");
-    println!("noise       pairs  rests      own  difference  alarms  half-width");
-    for noise in Noise::ALL {
-        for (pairs, rests) in [(2, false), (2, true), (12, false), (12, true)] {
-            let r = resting::rested(noise, pairs, rests, runs, 17);
-            let [own, difference, alarms, width] =
-                [r.own, r.difference, r.alarms, r.width].map(|share| 100.0 * share);
-            println!(
-                "{:<12}{pairs:>5}{rests:>7}{own:>9.2}{difference:>12.2}{alarms:>8.2}{width:>12.2}",
-                noise.name()
-            );
-        }
-    }
 }
 
 fn neighbours(ledger: &mut BoundsCheck, runs: usize) {

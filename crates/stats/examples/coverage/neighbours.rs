@@ -15,19 +15,19 @@ use super::noise::Dice;
 pub(crate) const SLICES: usize = 254;
 pub(crate) const BATCHES: usize = 3;
 
-/// Who else works on the machine.
+/// The other work on the machine, which comes in bursts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Neighbours {
     pub(crate) name: &'static str,
     /// The share of the time in which they work.
     share: f64,
-    /// How long they do, in slices, on average.
+    /// The mean length of a burst, in slices.
     burst: f64,
-    /// How much longer a slice takes then: from, to.
+    /// The range of the slowdown of a slice in a burst, as a share.
     slowdown: [f64; 2],
-    /// How much the slowdown of a slice differs from that of its burst, as a share of it: the standard deviation.
+    /// The standard deviation of a slice's slowdown from that of its burst, as a share of it.
     jitter: f64,
-    /// How much slower everything gets, by the end of the run: warmer, other clocks.
+    /// The slowdown of everything by the end of the run: warmer, other clocks.
     drift: f64,
     /// One slice in so many is longer by a third: timer ticks; 0 for none.
     ticks: usize,
@@ -44,7 +44,7 @@ const NONE: Neighbours = Neighbours {
 };
 
 impl Neighbours {
-    /// The same in shorter slices: what takes as long takes so many times as many of them.
+    /// The same in slices that are shorter by a factor: bursts take as many times more of them.
     pub(crate) fn in_slices_shorter_by(self, times: usize) -> Self {
         Self {
             burst: self.burst * times as f64,
@@ -143,19 +143,19 @@ impl Neighbours {
     ];
 }
 
-/// How the work of slices differs: its relative standard deviation.
+/// Relative standard deviations of the work of slices.
 pub(crate) const WORKS: [f64; 5] = [0.0005, 0.003, 0.009, 0.012, 0.03];
 
-/// What the floor of the first case costs, whose slices do the same work each.
+/// The cost of the first case's floor, whose slices do the same work each.
 const FLOOR: f64 = 0.3;
 
 /// The machine, at a moment.
 pub(crate) struct Machine {
     neighbours: Neighbours,
     dice: Dice,
-    /// How much longer slices take in the burst under way; 0 between bursts.
+    /// The slowdown of slices in the current burst; 0 between bursts.
     slowdown: f64,
-    /// Slices so far.
+    /// The number of slices so far.
     now: usize,
     /// Slices of the run.
     length: usize,
@@ -181,12 +181,12 @@ impl Machine {
         self.slowdown = from + (to - from) * self.dice.uniform();
     }
 
-    /// What one slice takes, of so much work.
+    /// Returns the time of one slice of so much work.
     pub(crate) fn slice(&mut self, work: f64) -> f64 {
         self.sensitive_slice(work, 1.0)
     }
 
-    /// The same of work that a burst slows so many times as much.
+    /// The same of work that a burst slows `sensitivity` times as much.
     pub(crate) fn sensitive_slice(&mut self, work: f64, sensitivity: f64) -> f64 {
         let Neighbours {
             share,
@@ -221,7 +221,7 @@ impl Machine {
     }
 }
 
-/// How well runs read a cost of 1, and a difference of 2 % between two cases.
+/// The accuracy of runs on a cost of 1, and on a difference of 2 % between two cases.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// The share of runs whose interval holds the true cost, and the true difference.
@@ -286,7 +286,7 @@ pub(crate) fn reading(
         let truth = 1.0 + neighbours.drift / 2.0;
         reading.percentile_bias +=
             100.0 * (hodges_lehmann(&percentile).unwrap_or(f64::NAN) - truth) / runs as f64;
-        if let Some(found) = Estimate::of_case(&found) {
+        if let Some(found) = Estimate::for_case(&found) {
             reading.found_bias += 100.0 * (found.value - truth) / runs as f64;
             reading.found_width += 100.0 * (found.high - found.low) / 2.0;
         }
@@ -302,7 +302,7 @@ pub(crate) fn reading(
         reading.own += f64::from(u8::from(own.low <= truth && truth <= own.high));
         let nets = first.values.iter().zip(&floor.values);
         if let Some(net) =
-            Estimate::of_case(&nets.map(|(case, floor)| case - floor).collect::<Vec<_>>())
+            Estimate::for_case(&nets.map(|(case, floor)| case - floor).collect::<Vec<_>>())
         {
             // As record/net.rs has it: either part may be too high by what a neighbour added without notice.
             let (low, high) = (net.low - first.blind, net.high + FLOOR * floor.blind);
@@ -310,7 +310,7 @@ pub(crate) fn reading(
             reading.net += f64::from(u8::from(low <= truth && truth <= high));
         }
         let difference = Differences::pair(&second.values, &first.values);
-        if let Some(difference) = Estimate::of(&difference.log_ratio) {
+        if let Some(difference) = Estimate::for_difference(&difference.log_ratio) {
             let truth = 1.02f64.ln();
             compared += 1.0;
             let holds = difference.low <= truth && truth <= difference.high;

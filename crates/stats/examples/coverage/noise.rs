@@ -45,7 +45,7 @@ impl Noise {
         }
     }
 
-    /// Whether the machine's level moves through the run, so that epochs are not alike.
+    /// Returns whether the machine's level moves through the run, so that epochs are not alike.
     pub(crate) fn moves(self) -> bool {
         matches!(self, Self::Drift | Self::Step)
     }
@@ -81,7 +81,7 @@ impl Dice {
 pub(crate) struct NoisyMachine {
     noise: Noise,
     dice: Dice,
-    /// What the machine does to everyone now, as a factor.
+    /// The current level of the machine, a factor of every cost.
     level: f64,
     /// Change of the level an epoch, when drifting.
     slope: f64,
@@ -138,7 +138,7 @@ impl NoisyMachine {
         }
     }
 
-    /// What loading does to one case for one epoch.
+    /// Returns the factor that a load fixes for one case and epoch.
     fn load(&mut self) -> f64 {
         match self.noise {
             Noise::LogNormal => 1.0 + 0.01 * (0.7 * self.dice.normal()).exp(),

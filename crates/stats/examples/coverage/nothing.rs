@@ -1,6 +1,7 @@
 //! Simulated runs of a workload with a probe that does nothing: how often its estimate lies farther from 0 than the
 //! windows without a probe say.
 
+use crate::bounds::BoundsCheck;
 use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::{Differences, halves, hodges_lehmann, sample::epoch_medians};
 
@@ -9,7 +10,7 @@ use bpfcost_stats::{Differences, halves, hodges_lehmann, sample::epoch_medians};
 pub(crate) struct NothingRead {
     /// Share of runs whose estimate was farther from 0.
     pub(crate) outside: f64,
-    /// How far the windows said, in the mean.
+    /// The mean of the reach that the windows state.
     pub(crate) reach: f64,
 }
 
@@ -50,5 +51,24 @@ pub(crate) fn outside(
     NothingRead {
         outside: outside as f64 / runs as f64,
         reach: reaches / runs as f64,
+    }
+}
+
+pub(crate) fn print(ledger: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 5;
+    println!(
+        "A probe that does nothing reads more than windows without it say (at most 7; {runs} runs)"
+    );
+    println!("noise       windows  epochs  outside  reach, %");
+    for noise in Noise::ALL {
+        for (windows, epochs) in [(2, 10), (2, 30), (5, 10), (5, 30), (6, 20)] {
+            let read = outside(noise, windows, epochs, runs, 12);
+            let outside = ledger.figure(read.outside, 0.0, 0.07);
+            let reach = 100.0 * read.reach;
+            println!(
+                "{:<12}{windows:>7}{epochs:>8}{outside:>9}{reach:>9.2}",
+                noise.name()
+            );
+        }
     }
 }

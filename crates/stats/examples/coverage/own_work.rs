@@ -11,7 +11,7 @@ use bpfcost_stats::{
 use super::neighbours::{BATCHES, Machine, Neighbours, SLICES};
 use super::noise::Dice;
 
-/// What a case does beside its usual work of 1.
+/// The work of a case beside its usual work of 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Work {
     /// Nothing: slices scatter by so much.
@@ -30,11 +30,11 @@ pub(crate) enum Work {
     Wandering(f64),
 }
 
-/// How much the slices of usual work scatter.
+/// The relative scatter of slices of usual work.
 const SCATTER: f64 = 0.0005;
 
 impl Work {
-    /// The mean cost.
+    /// The true mean cost of an operation.
     pub(crate) fn truth(self) -> f64 {
         1.0 + match self {
             Work::Usual(_) | Work::Wandering(_) => 0.0,
@@ -91,7 +91,7 @@ pub(crate) const QUICK: Plan = Plan {
     finer: 5,
 };
 
-/// How a run measures: epochs, and how many times as many slices there are in the same time.
+/// The length of a run: its epochs, and the factor of slices in the same time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
@@ -105,7 +105,7 @@ struct Worker {
     finer: f64,
     /// Slices so far, and the start of the period.
     now: f64,
-    /// What the load adds, and whether it is of the dear ones.
+    /// The cost that the load adds, and whether it is one of the expensive loads.
     load: f64,
     dear: bool,
     wandering: f64,
@@ -160,7 +160,7 @@ impl Worker {
     }
 }
 
-/// What runs say of such a case.
+/// The results of runs of such a case.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Answers {
     /// The share of runs with an undisturbed number, and of these, those whose interval holds the true mean.
@@ -231,7 +231,7 @@ pub(crate) fn answers(
     all
 }
 
-/// What one run says.
+/// The result of one run.
 struct Run {
     own: Option<Estimate>,
     named: bool,
@@ -313,7 +313,7 @@ impl Run {
                 .map(|mean| Total::of_cost(&[*mean], &[1.0]))
                 .collect::<Vec<_>>()
         };
-        let totals = TotalRatio::of(&total(&means[0]), &total(&means[1]));
+        let totals = TotalRatio::from_epochs(&total(&means[0]), &total(&means[1]));
         let undisturbed = case.is_ok() && baseline.is_ok();
         let typical = judge(&[differences], &POLICY)[0];
         Run {

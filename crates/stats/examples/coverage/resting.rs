@@ -1,22 +1,23 @@
 //! Runs in which a pair of cases rests as soon as both are known precisely enough, and leaves its time to the others.
 
+use crate::bounds::BoundsCheck;
 use crate::claims::{Bank, TRIALS, holds, seeded};
 use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::sample::epoch_medians;
 use bpfcost_stats::{Differences, Estimate, Policy, Sense, Verdict, judge, looks};
 
-/// What every case costs.
+/// The cost of every case.
 const COST: f64 = 50.0;
 
 /// The share of its value to which each case is to be known.
 const PRECISION: f64 = 0.01;
 
-/// What became of the runs.
+/// The results of the runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rested {
-    /// How often the interval of a case held its cost.
+    /// The share of intervals of a case that hold its cost.
     pub(crate) own: f64,
-    /// How often the interval of the relative difference of a pair held 0.
+    /// The share of intervals of the relative difference of a pair that hold 0.
     pub(crate) difference: f64,
     /// The share of runs with at least one `slower` or `faster`.
     pub(crate) alarms: f64,
@@ -78,7 +79,7 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
         }
         let mut held = [0usize; 2];
         for (case, values) in values.iter().enumerate() {
-            let estimate = Estimate::of_case(values);
+            let estimate = Estimate::for_case(values);
             if scatters_twice(case) {
                 let width = estimate.map_or(f64::NAN, |one| one.half_width() / one.value);
                 sums[3] += width / (pairs / 2 * 2) as f64;
@@ -91,7 +92,7 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
         let pair = |pair: &[Vec<f64>]| Differences::pair(&pair[1], &pair[0]);
         let differences: Vec<Differences> = values.chunks(2).map(pair).collect();
         for difference in &differences {
-            held[1] += usize::from(holds(Estimate::of(&difference.log_ratio), 0.0));
+            held[1] += usize::from(holds(Estimate::for_difference(&difference.log_ratio), 0.0));
         }
         let judged = judge(&differences, &policy);
         let alarm = |verdict: Verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
@@ -109,5 +110,25 @@ pub(crate) fn rested(noise: Noise, pairs: usize, rests: bool, runs: usize, seed:
 }
 
 fn is_open(values: &[f64]) -> bool {
-    !Estimate::of_case(values).is_some_and(|one| looks::precise_enough(&one, PRECISION, 0.0))
+    !Estimate::for_case(values).is_some_and(|one| looks::precise_enough(&one, PRECISION, 0.0))
+}
+
+pub(crate) fn print(_: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 2;
+    println!(
+        "Runs in which a pair of cases rests once both are known to 1 %, and in which none does ({runs} runs):"
+    );
+    println!("coverage, family-wise false alarms, half-width of the cases that scatter most");
+    println!("noise       pairs  rests      own  difference  alarms  half-width");
+    for noise in Noise::ALL {
+        for (pairs, rests) in [(2, false), (2, true), (12, false), (12, true)] {
+            let r = rested(noise, pairs, rests, runs, 17);
+            let [own, difference, alarms, width] =
+                [r.own, r.difference, r.alarms, r.width].map(|share| 100.0 * share);
+            println!(
+                "{:<12}{pairs:>5}{rests:>7}{own:>9.2}{difference:>12.2}{alarms:>8.2}{width:>12.2}",
+                noise.name()
+            );
+        }
+    }
 }

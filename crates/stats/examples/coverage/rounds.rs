@@ -1,5 +1,5 @@
-//! How many trials an epoch should have: a fixed odd number, against the best for the noise, which
-//! is √(time of a load / time of a round · variance within epochs / variance between) (Cochran 1977, "Sampling
+//! The number of trials of an epoch: a fixed odd number, against the best for the noise, which is √(time of a load /
+//! time of a round · variance within epochs / variance between) (Cochran 1977, "Sampling
 //! Techniques", section 10.6) and which a run can only estimate.
 
 use crate::noise::Dice;
@@ -43,10 +43,12 @@ pub(crate) fn widths(price: f64, scatter: f64, runs: usize, seed: u64) -> Widths
                 epoch_medians(&begun.into_iter().chain(rest).collect::<Vec<_>>())
             };
             let pair = Differences::pair(&side(start), &side(other));
-            Estimate::of(&pair.log_ratio).unwrap().half_width()
+            Estimate::for_difference(&pair.log_ratio)
+                .unwrap()
+                .half_width()
         };
         best += half_width(3, &mut |start| {
-            let spread = Spread::of(start).unwrap();
+            let spread = Spread::from_epochs(start).unwrap();
             let trials = (price.sqrt() * spread.trial / spread.epoch)
                 .round()
                 .clamp(2.0, 10.0);

@@ -2,7 +2,7 @@
 //! of the total holds, and how often `same` and `within` are said of such a probe, before and after they are held
 //! against the total.
 
-use crate::BoundsCheck;
+use crate::bounds::BoundsCheck;
 use crate::claims::seeded;
 use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::sample::epoch_medians;
@@ -11,22 +11,23 @@ use bpfcost_stats::{
     hold_against_totals, judge,
 };
 
-/// What counts as the same, and what is allowed: those of CPU time, and of the README.
+/// The margin of CPU time and the budget of the README.
 const POLICY: Policy = Policy {
     margin: 0.03,
     budget: Some(0.05),
     sense: Sense::Cost,
 };
 
-/// A probe's cost.
+/// The cost of a probe: one in every window, or a larger one in a share of them.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
     /// The share of windows that it falls into.
     share: f64,
-    /// What it adds there.
+    /// The relative cost that it adds there.
     extra: f64,
-    /// Whether windows have a fixed time, in which less is done where it costs more; else a fixed number of operations.
+    /// True if windows have a fixed time, in which less is done where it costs more; otherwise they have a fixed number
+    /// of operations.
     timed: bool,
 }
 
@@ -70,7 +71,7 @@ impl Shape {
     }
 }
 
-/// What a run says of the typical window, of the total, and of both.
+/// The answers of a run by the typical window, by the total, and by both.
 struct Answer {
     typical: Comparison,
     total: TotalRatio,
@@ -79,7 +80,7 @@ struct Answer {
 
 impl Answer {
     /// A run with a probe of that shape, which costs `level` times as much throughout.
-    fn of(
+    fn simulate(
         noise: Noise,
         shape: Shape,
         level: f64,
@@ -110,7 +111,7 @@ impl Answer {
         let [base, case] = &sides;
         let differences = Differences::pair(&epoch_medians(case), &epoch_medians(base));
         let typical = judge(&[differences], &POLICY)[0];
-        let total = TotalRatio::of(&totals(case), &totals(base)).unwrap();
+        let total = TotalRatio::from_epochs(&totals(case), &totals(base)).unwrap();
         Answer {
             typical,
             total,
@@ -150,9 +151,9 @@ fn shares<const N: usize>(
 pub(crate) fn print(ledger: &mut BoundsCheck, runs: usize) {
     coverage(ledger, runs);
     println!();
-    said(ledger, runs);
+    print_answers(ledger, runs);
     println!();
-    lost(ledger, runs);
+    print_losses(ledger, runs);
 }
 
 fn size((epochs, windows): (usize, usize)) -> String {
@@ -171,7 +172,7 @@ fn coverage(ledger: &mut BoundsCheck, runs: usize) {
                 let truth = shape.ratio().ln();
                 let (mut held, mut low) = (0usize, 0usize);
                 for i in 0..runs {
-                    let answer = Answer::of(noise, shape, 1.0, epochs, seeded(11, i));
+                    let answer = Answer::simulate(noise, shape, 1.0, epochs, seeded(11, i));
                     let shown = answer.total.shown.unwrap();
                     held += usize::from(shown.contains(truth));
                     low += usize::from(shown.high < truth);
@@ -196,8 +197,8 @@ fn coverage(ledger: &mut BoundsCheck, runs: usize) {
     }
 }
 
-/// What is said of costs that come seldom, all of them of 5 % or more in total.
-fn said(ledger: &mut BoundsCheck, runs: usize) {
+/// Prints the answers on costs that come seldom, all of them of 5 % or more in total.
+fn print_answers(ledger: &mut BoundsCheck, runs: usize) {
     println!(
         "Said of such a probe, by the typical window alone, and with the total (at most 6.5 beyond what no \
          window shows); and that the two differ"
@@ -210,7 +211,7 @@ fn said(ledger: &mut BoundsCheck, runs: usize) {
             for epochs in SIZES {
                 let [same, same_too, within, within_too, apart] = shares(
                     runs,
-                    |seed| Answer::of(noise, shape, 1.0, epochs, seed),
+                    |seed| Answer::simulate(noise, shape, 1.0, epochs, seed),
                     [
                         |one| is_same(&one.typical),
                         |one| is_same(&one.both),
@@ -236,8 +237,9 @@ fn said(ledger: &mut BoundsCheck, runs: usize) {
     }
 }
 
-/// What is lost where nothing is wrong, and what is wrong where the cost is exactly the budget in every window.
-fn lost(ledger: &mut BoundsCheck, runs: usize) {
+/// Prints the answers lost where nothing is wrong, and the errors where the cost is exactly the budget in every
+/// window.
+fn print_losses(ledger: &mut BoundsCheck, runs: usize) {
     println!(
         "Said of a probe that costs nothing, alone and with the total; that the two differ (at most 1); and of one \
          that costs exactly the budget (within at most 5.5, over at most 8)"
@@ -247,7 +249,7 @@ fn lost(ledger: &mut BoundsCheck, runs: usize) {
     );
     for noise in Noise::ALL {
         for epochs in SIZES {
-            let nothing = |seed| Answer::of(noise, NOTHING, 1.0, epochs, seed);
+            let nothing = |seed| Answer::simulate(noise, NOTHING, 1.0, epochs, seed);
             let [same, same_too, within, within_too, apart] = shares(
                 runs,
                 nothing,
@@ -259,7 +261,7 @@ fn lost(ledger: &mut BoundsCheck, runs: usize) {
                     |one| one.total.is_apart(&one.typical),
                 ],
             );
-            let edge = |seed| Answer::of(noise, NOTHING, 1.05, epochs, seed);
+            let edge = |seed| Answer::simulate(noise, NOTHING, 1.05, epochs, seed);
             let [wrong_within, wrong_over] = shares(
                 runs,
                 edge,

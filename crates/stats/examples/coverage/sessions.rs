@@ -1,6 +1,7 @@
 //! Sessions on machines whose level moves with the day, the hour and now and then by a lot; and `compare`,
 //! which knows of that only what earlier sessions and the sentinel showed.
 
+use crate::machines::{ADDED, AT_REST, MACHINES, Machine};
 use crate::noise::Dice;
 use bpfcost_stats::estimate::Interval;
 use bpfcost_stats::sample::median;
@@ -19,117 +20,15 @@ const MOVED: f64 = 0.01;
 /// The gate's threshold for costs, and for what probes add.
 const THRESHOLD: f64 = 0.02;
 const THRESHOLD_ADDED: f64 = 0.03;
-/// What is assumed at least of what a small probe adds.
+/// The least spread assumed of what a small probe adds.
 const ASSUMED_ADDED: SessionSpreads = SessionSpreads {
     within: SessionSpread::assumed(0.01),
     between: SessionSpread::assumed(0.01),
 };
 
-/// What a machine does to sessions, as standard deviations of logs.
-#[derive(Clone, Copy)]
-pub(crate) struct Machine {
-    pub(crate) name: &'static str,
-    /// Between sessions of a sitting.
-    within: f64,
-    /// Between days.
-    days: f64,
-    /// What the level drifts by from one session to the next, adding up through a sitting.
-    drift: f64,
-    /// The share of sessions that are 20 % slower, as by a lower clock.
-    throttled: f64,
-    /// Whether the sentinel is as much slower then.
-    pub(crate) seen: bool,
-    /// Whether sessions scatter as Student's t with 2 degrees of freedom.
-    heavy: bool,
-}
-
-const STILL: Machine = Machine {
-    name: "sessions 1.5 % apart",
-    within: 0.015,
-    days: 0.0,
-    drift: 0.0,
-    throttled: 0.0,
-    seen: true,
-    heavy: false,
-};
-
-/// A machine whose sessions differ by these shares, within a sitting and from day to day.
-const fn machine(name: &'static str, within: f64, days: f64) -> Machine {
-    Machine {
-        name,
-        within,
-        days,
-        ..STILL
-    }
-}
-
-/// The machines that are simulated.
-pub(crate) const MACHINES: [Machine; 9] = [
-    STILL,
-    machine("days 1 % apart", 0.005, 0.01),
-    machine("days 1.5 % apart", 0.005, 0.015),
-    machine("days 2 % apart", 0.005, 0.02),
-    machine("days 4 % apart", 0.005, 0.04),
-    Machine {
-        throttled: 0.1,
-        ..machine("1 in 10 throttled", 0.005, 0.01)
-    },
-    Machine {
-        throttled: 0.1,
-        seen: false,
-        ..machine("the same, unseen", 0.005, 0.01)
-    },
-    Machine {
-        drift: 0.003,
-        ..machine("drift 0.3 % a session", 0.005, 0.01)
-    },
-    Machine {
-        heavy: true,
-        ..machine("heavy tails", 0.007, 0.01)
-    },
-];
-
-/// What undisturbed costs do from session to session.
-pub(crate) const AT_REST: [Machine; 9] = [
-    machine("0.01 % apart", 0.0001, 0.0),
-    machine("0.5 % apart", 0.005, 0.0),
-    machine("0.5 %, days 1 %", 0.005, 0.01),
-    machine("0.5 %, days 2 %", 0.005, 0.02),
-    machine("0.5 %, days 4 %", 0.005, 0.04),
-    Machine {
-        throttled: 0.1,
-        ..machine("1 in 10 throttled", 0.005, 0.01)
-    },
-    Machine {
-        throttled: 0.1,
-        seen: false,
-        ..machine("the same, unseen", 0.005, 0.01)
-    },
-    Machine {
-        drift: 0.001,
-        ..machine("drift 0.1 % a session", 0.003, 0.005)
-    },
-    Machine {
-        heavy: true,
-        ..machine("heavy tails", 0.003, 0.005)
-    },
-];
-
-/// How far what a small probe adds scatters from run to run.
-pub(crate) const ADDED: [Machine; 4] = [
-    machine("added, 0.5 % apart", 0.005, 0.0),
-    machine("added, 2 % apart", 0.02, 0.0),
-    machine("added, 5 % apart", 0.05, 0.0),
-    Machine {
-        heavy: true,
-        ..machine("added, heavy tails", 0.01, 0.0)
-    },
-];
-
-/// What is compared.
+/// The quantity that is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compared {
-    /// Costs as found.
     AsFound,
     /// Undisturbed costs: each case is judged by its own sessions.
     Undisturbed,
@@ -168,7 +67,7 @@ impl Arrangement {
         }
     }
 
-    const fn of(self, compared: Compared) -> Self {
+    const fn comparing(self, compared: Compared) -> Self {
         Arrangement { compared, ..self }
     }
 
@@ -230,44 +129,44 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 17] = [
         25,
         |i, new| one_side_then(i, new, 0.1),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 1 a side, days apart, 25 cases",
         1,
         25,
         |i, new| one_side_then(i, new, 48.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 4 a side, a day each side, 1 case",
         4,
         1,
         |i, new| one_side_then(i, new, 24.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new(
         "undisturbed, 4 a side, a day each side, 25 cases",
         4,
         25,
         |i, new| one_side_then(i, new, 24.0),
     )
-    .of(Compared::Undisturbed),
+    .comparing(Compared::Undisturbed),
     Arrangement::new("added, 1 a side, 8 probes", 1, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 2 a side in turn, 1 probe", 2, 1, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 2 a side in turn, 8 probes", 2, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
     Arrangement::new("added, 3 a side in turn, 8 probes", 3, 8, |i, new| {
         in_turn(i, new, 0.2)
     })
-    .of(Compared::Added),
+    .comparing(Compared::Added),
 ];
 
 /// The sessions that a machine has kept: days, and sessions on each.
@@ -292,7 +191,7 @@ pub(crate) const HISTORIES: [History; 4] = [
     History::new("12 days of 2", 12, 2),
 ];
 
-/// How `compare` did where nothing had changed.
+/// The results of `compare` where nothing had changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     /// Share of 95 % intervals that hold no change; 1 without any.
@@ -393,7 +292,7 @@ pub(crate) fn compared(
                     machine: if moved.abs() > MOVED { moved } else { 0.0 },
                     spreads: spreads(case),
                     unassumed: arrangement.compared == Compared::Added,
-                    ..Sides::of(old, new)
+                    ..Sides::new(old, new)
                 }
             })
             .collect();
@@ -434,7 +333,7 @@ struct World {
     /// The day, what it does to everything, and what to each case.
     day: (f64, f64, Vec<f64>),
     drift: f64,
-    /// How much of a lower clock each case shares.
+    /// The part of a lower clock that each case shares.
     shares: Vec<f64>,
 }
 
@@ -504,7 +403,7 @@ impl World {
         SimulatedSession {
             values,
             sentinel: (all
-                + f64::from(u8::from(self.machine.seen)) * clock
+                + f64::from(u8::from(self.machine.sentinel_slows)) * clock
                 + SENTINEL * self.dice.normal())
             .exp(),
         }

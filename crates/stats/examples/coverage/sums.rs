@@ -7,9 +7,9 @@ use bpfcost_stats::{hodges_lehmann, looks, sample::epoch_medians};
 
 /// Trials a case gets in an epoch.
 const TRIALS: usize = 3;
-/// Of the total, what a residual must be to matter.
+/// The share of the total from which a residual matters.
 const MARGIN: f64 = 0.01;
-/// What the driver alone costs, in nanoseconds, as the next two.
+/// The cost of the driver alone, in nanoseconds, as the next two.
 const DRIVER: f64 = 5.0;
 const BODY: f64 = 20.0;
 const TAX: f64 = 35.0;

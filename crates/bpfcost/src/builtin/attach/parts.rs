@@ -223,7 +223,7 @@ impl FactorTable<'_> {
         }
         Some(CostEstimate {
             value: hodges_lehmann(epochs)?,
-            ci95: Estimate::of(epochs).map(|e| [e.low, e.high]),
+            ci95: Estimate::for_difference(epochs).map(|e| [e.low, e.high]),
         })
     }
 

@@ -67,7 +67,7 @@ pub(in crate::cli) fn plans(
         let is_compared = !pairs.is_empty();
         let default = options.time.is_none() && options.precision.is_none() && !options.quick;
         let time = options.time.or(default.then_some(DEFAULT_TIME));
-        let declared = Plan::of(description);
+        let declared = Plan::new(description);
         let timed = Plan {
             target: target.clone(),
             settings: settings.clone(),

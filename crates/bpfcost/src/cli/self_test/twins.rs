@@ -43,7 +43,7 @@ pub(super) fn measure(
         cpus: vec![cpu],
         quick: true,
         goal_ns: BATCH_NS,
-        ..Plan::of(experiment.description())
+        ..Plan::new(experiment.description())
     };
     let empty = Measurements::new(&plan);
     let started = Timestamp::now().to_string();

@@ -1,8 +1,8 @@
-//! How many seconds an epoch takes, estimated from earlier epochs, to plan the next ones.
+//! The seconds of an epoch, estimated from earlier epochs to plan the next ones.
 
 use crate::Measurements;
 
-/// What an epoch takes, in seconds.
+/// The time of an epoch, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpochTime {
     /// All but the rounds: load, preparation, warm-up, unload.
@@ -14,7 +14,7 @@ pub struct EpochTime {
 impl EpochTime {
     /// The mean over the whole epochs among the first `epochs`; the first of them counts only where it
     /// is the only one, since it has calibrated too. `None` without a whole epoch.
-    pub fn of(measured: &Measurements, epochs: usize) -> Option<Self> {
+    pub fn from_measurements(measured: &Measurements, epochs: usize) -> Option<Self> {
         let whole: Vec<usize> = measured.whole().take_while(|&e| e < epochs).collect();
         let counted = match whole.as_slice() {
             [] => return None,

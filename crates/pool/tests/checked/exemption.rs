@@ -3,61 +3,60 @@
 
 use crate::fault::{Fault, FaultKind};
 
-/// One of them.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    /// What is in the line of the source.
+pub(crate) struct Exemption {
+    /// The code in the line of the source.
     code: &'static str,
-    /// How it could be weaker.
+    /// The weakening that no test catches.
     kind: FaultKind,
-    /// Why it is kept: what the kernel has there.
+    /// The reason to keep it: the kernel's code at that place.
     pub(crate) kernel: &'static str,
 }
 
-impl Kept {
+impl Exemption {
     pub(crate) fn is(&self, fault: &Fault) -> bool {
         self.kind == fault.kind && fault.code().contains(self.code)
     }
 }
 
-pub(crate) const FREELIST: &[Kept] = &[
-    kept(
+pub(crate) const FREELIST: &[Exemption] = &[
+    exempt(
         "head = self.head.load(Acquire);",
         FaultKind::Relaxed,
         "smp_load_acquire of the head, at first and again",
     ),
-    kept(
+    exempt(
         "self.head.compare_exchange(at, next, Acquire, Relaxed)",
         FaultKind::Relaxed,
         "try_cmpxchg_acquire of the head",
     ),
-    kept(
+    exempt(
         "node.references.fetch_add(0u32.wrapping_sub(2), AcqRel)",
         FaultKind::OnlyAcquires,
         "atomic_fetch_add, fully ordered",
     ),
-    kept(
+    exempt(
         "node.references.fetch_add(0u32.wrapping_sub(2), AcqRel)",
         FaultKind::OnlyReleases,
         "atomic_fetch_add, fully ordered",
     ),
-    kept(
+    exempt(
         "node.references.fetch_add(0u32.wrapping_sub(1), AcqRel)",
         FaultKind::OnlyAcquires,
         "atomic_fetch_add, fully ordered",
     ),
-    kept(
+    exempt(
         "self.head.compare_exchange(head, at, Release, Relaxed)",
         FaultKind::Relaxed,
         "try_cmpxchg_release of the head",
     ),
-    kept(
+    exempt(
         "node.references.fetch_add(SHOULD_BE_ON - 1, Release)",
         FaultKind::Relaxed,
         "atomic_fetch_add_release",
     ),
 ];
 
-const fn kept(code: &'static str, kind: FaultKind, kernel: &'static str) -> Kept {
-    Kept { code, kind, kernel }
+const fn exempt(code: &'static str, kind: FaultKind, kernel: &'static str) -> Exemption {
+    Exemption { code, kind, kernel }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Event, Plan, Stop, stopping::PRECISION};
 use bpfcost_model::{Batch, Problem, Slices};
 
-/// What a run has seen so far. Built from events alone, live or from a journal.
+/// The data of a run so far, built from events alone, live or from a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurements {
     /// One per case of the plan, in its order.
@@ -25,13 +25,13 @@ pub struct Measurements {
     pub rounds_s: Vec<f64>,
     /// The most kernel memory that an epoch held, in bytes.
     pub kernel_bytes: Option<u64>,
-    /// What a reader should know.
+    /// Warnings for readers of the result.
     pub warnings: Vec<Warning>,
-    /// Why the run ended; `None` while it runs.
+    /// The reason for which the run ended; `None` while it runs.
     pub stop: Option<Stop>,
 }
 
-/// What was seen of one case.
+/// The data of one case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseData {
     /// Trials by epoch; an epoch in which the case has no trial is empty.
@@ -46,9 +46,9 @@ pub struct CaseData {
     pub ops: u64,
     /// Failed checks; where there is one, the case is invalid.
     pub problems: Vec<Problem>,
-    /// Why it can't run here.
+    /// The reason for which it can't run here.
     pub unsupported: Option<String>,
-    /// What it was seen to do when it was first prepared, in a form of its experiment's.
+    /// Facts from its first preparation, in a form of its experiment's.
     pub observed: Option<serde_json::Value>,
     /// The batch and how it was found.
     pub calibration: Option<Calibration>,
@@ -73,22 +73,22 @@ impl CaseData {
         epochs.map(|(values, ops)| summed(values, ops)).collect()
     }
 
-    /// Whether trials of this case still make sense.
+    /// Returns whether trials of this case still make sense.
     pub fn live(&self) -> bool {
         self.problems.is_empty() && self.unsupported.is_none()
     }
 }
 
-/// How a case's batch was found.
+/// The batch size of a case and how it was calibrated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Operations per trial.
     pub batch: Batch,
-    /// What one operation cost while calibrating, in nanoseconds.
+    /// The cost of one operation while calibrating, in nanoseconds.
     pub ns_per_op: f64,
     /// Time of 2N operations over that of N; `None` for fixed batches.
     pub ratio: Option<f64>,
-    /// How often the 2N/N check was made.
+    /// The number of 2N/N checks.
     pub attempts: u32,
 }
 
@@ -97,7 +97,7 @@ pub struct Calibration {
 pub struct Warning {
     /// Stable, for programs: `proportionality`, `steal`, …
     pub code: String,
-    /// For people: what was seen, what it means, what to do.
+    /// A text for people: the observation, its meaning, and what to do.
     pub text: String,
 }
 
@@ -112,7 +112,7 @@ impl Warning {
 }
 
 impl Measurements {
-    /// Nothing seen yet of this plan.
+    /// Empty measurements of this plan.
     pub fn new(plan: &Plan) -> Self {
         Measurements {
             cases: vec![CaseData::default(); plan.cases.len()],

@@ -1,19 +1,19 @@
-//! Which CPU time leads where a kernel accounts interrupts by themselves. There, the time of the server's processes
-//! lacks what interrupts do on their back (soft interrupts receive packets, and run the probes on that path), so the
-//! time of the machine leads, whatever was asked.
+//! The CPU time that leads where a kernel accounts interrupts by themselves. There, the time of the server's processes
+//! lacks that of interrupts (soft interrupts receive packets, and run the probes on that path), so the time of the
+//! machine leads, whatever was asked.
 
 use crate::Machine;
 use bpfcost_measure::{Measurements, Plan, Warning};
 use bpfcost_model::{Headline, Layout};
 
-/// The values of windows that lead instead.
+/// The secondary value that leads instead: the CPU time of the machine.
 const MACHINE_NS: &str = "machine_ns";
 /// [`Warning::code`] where the machine's time leads for that reason.
 const IRQ_TIME: &str = "irq-time";
 
 /// The plan and what was measured with the machine's time in the place of the server's; `None` where nothing is to
 /// change.
-pub(super) fn led_by_machine(
+pub(super) fn with_machine_headline(
     plan: &Plan,
     measured: &Measurements,
     machine: &Machine,

@@ -1,8 +1,12 @@
-//! The two sides of a comparison: the records and cases of each.
+//! Records of one kind on the two sides of a comparison, and the judge of their costs.
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session};
+use bpfcost_stats::{
+    Estimate, Policy, Sense, Spread, hodges_lehmann,
+    session_spread::SessionSpreads,
+    sessions::{Session, SessionComparison, Sides, judge_sessions},
+};
 
 use crate::{
     CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
@@ -11,7 +15,7 @@ use crate::{
 use bpfcost_measure::Warning;
 use bpfcost_model::Role;
 
-/// The records of one experiment on one target.
+/// Records whose cases are compared: of one experiment, and on one target unless targets are compared.
 pub(super) struct RecordGroup<'a> {
     pub(super) old: Vec<&'a Record>,
     pub(super) new: Vec<&'a Record>,
@@ -42,17 +46,75 @@ impl RecordGroup<'_> {
         !self.old.is_empty() && !self.new.is_empty()
     }
 
+    /// The records of both sides, the new ones first.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.new.iter().chain(&self.old).copied()
+    }
+
     /// The names of cases on either side, in the new side's order.
     pub(super) fn names(&self, role: Role) -> Vec<String> {
-        let mut seen = HashSet::new();
-        self.new
-            .iter()
-            .chain(&self.old)
+        let mut unique = HashSet::new();
+        self.records()
             .flat_map(|record| &record.cases)
-            .filter(|case| case.role == role && seen.insert(case.name.as_str()))
+            .filter(|case| case.role == role && unique.insert(case.name.as_str()))
             .map(|case| case.name.clone())
             .collect()
     }
+
+    /// The sessions of a case on both sides, for [`judge`]. `cost` returns the cost in a record of the old (0) or the
+    /// new side (1).
+    pub(super) fn sides(
+        &self,
+        name: &str,
+        spreads: SessionSpreads,
+        cost: impl Fn(usize, &Record) -> Option<Cost>,
+    ) -> Sides {
+        let costs = [(0, &self.old), (1, &self.new)].map(|(side, records)| {
+            let dated = |record: &&Record| Some((began_s(record), cost(side, record)?));
+            records
+                .iter()
+                .filter_map(dated)
+                .collect::<Vec<(f64, Cost)>>()
+        });
+        let parts = costs.iter().flatten().map(|(_, cost)| cost.part);
+        let part = parts.reduce(f64::min).unwrap_or(1.0);
+        let session = |(began_s, cost): (f64, Cost)| {
+            let [low, high] = cost.ends?;
+            let value = cost.value;
+            let estimate = Estimate { value, low, high };
+            Some(Session { began_s, estimate })
+        };
+        let [old, new] = costs.map(|side| side.into_iter().filter_map(session).collect());
+        Sides {
+            spreads,
+            leverage: 1.0 / part,
+            epochs: self.epoch_spread(name),
+            ..Sides::new(old, new)
+        }
+    }
+
+    /// The relative standard deviation of a case's costs as found between epochs, in the record where it is largest;
+    /// 0 if the undisturbed costs are compared, whose intervals include it.
+    fn epoch_spread(&self, name: &str) -> f64 {
+        let spread = |record: &Record| {
+            let case = record.case(name)?;
+            match case.reading() {
+                Reading::AsFound => Some(Spread::from_epochs(&case.samples)?.epoch),
+                Reading::Undisturbed => None,
+            }
+        };
+        self.records().filter_map(spread).fold(0.0, f64::max)
+    }
+}
+
+/// Judges costs on two sides as one family, with a relative margin for "the same".
+pub(super) fn judge(sides: &[Sides], family: usize, margin: f64) -> Vec<SessionComparison> {
+    let policy = Policy {
+        margin,
+        budget: None,
+        sense: Sense::Cost,
+    };
+    judge_sessions(sides, family, &policy)
 }
 
 /// A case's records on one side that have a value.
@@ -63,58 +125,20 @@ pub(super) fn sessions<'a>(side: &[&'a Record], name: &str) -> Vec<&'a CaseRecor
         .collect()
 }
 
-/// What failed first, where a case failed its checks in any record of a side.
-pub(super) fn failed(side: &[&Record], name: &str) -> Option<String> {
+/// The first failed check, where a case failed its checks in any record of a side.
+pub(super) fn first_failure(side: &[&Record], name: &str) -> Option<String> {
     let mut cases = side.iter().filter_map(|record| record.case(name));
     let invalid = cases.find(|case| case.status == Status::Invalid)?;
     let problem = invalid.problems.first();
     Some(problem.map_or_else(|| "it failed its checks".to_owned(), ToString::to_string))
 }
 
-/// A case's sessions on one side, by their costs as measured.
-pub(super) fn raw_sessions(side: &[&Record], name: &str) -> Vec<Session> {
-    dated(side, |record| {
-        let case = record.case(name).filter(|case| case.status == Status::Ok)?;
-        estimate(&Cost::raw(case)?)
-    })
+/// The cost of a case as measured; `None` where the record has no valid one.
+pub(super) fn raw_cost(record: &Record, name: &str) -> Option<Cost> {
+    Cost::raw(record.case(name).filter(|case| case.status == Status::Ok)?)
 }
 
-/// How far the costs as found of a case's epochs differ, in the record in which they do most: a relative standard
-/// deviation. 0 if the undisturbed costs lead: how far those differ is in their intervals.
-pub(super) fn epoch_spread<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> f64 {
-    let spread = |record: &Record| {
-        let case = record.case(name)?;
-        match case.reading() {
-            Reading::AsFound => Some(Spread::of(&case.samples)?.epoch),
-            Reading::Undisturbed => None,
-        }
-    };
-    let spreads = records.into_iter().filter_map(spread);
-    spreads.fold(0.0, f64::max)
-}
-
-/// What each record of a side that knows it says, with the time when it began.
-pub(super) fn dated(side: &[&Record], value: impl Fn(&Record) -> Option<Estimate>) -> Vec<Session> {
-    let session = |record: &&Record| {
-        Some(Session {
-            began_s: began_s(record),
-            estimate: value(record)?,
-        })
-    };
-    side.iter().filter_map(session).collect()
-}
-
-/// A time with its interval, where it has one.
-pub(super) fn estimate(cost: &Cost) -> Option<Estimate> {
-    let [low, high] = cost.ends?;
-    Some(Estimate {
-        value: cost.value,
-        low,
-        high,
-    })
-}
-
-/// What the cases of a side cost as measured.
+/// The costs of a side's cases as measured.
 pub(super) fn costs(cases: &[&CaseRecord]) -> Vec<Cost> {
     cases.iter().filter_map(|case| Cost::raw(case)).collect()
 }
@@ -135,7 +159,7 @@ pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {
 }
 
 /// The status of a case that a side was to measure; `None` where it was not.
-pub(super) fn lacks(side: &[&Record], name: &str) -> Option<Status> {
+pub(super) fn status_of(side: &[&Record], name: &str) -> Option<Status> {
     side.iter()
         .find_map(|record| Some(record.case(name)?.status))
 }
@@ -172,7 +196,7 @@ pub(super) fn one_sided(
     }
 }
 
-/// What distinguishes one run from another.
+/// The key that distinguishes one run from another.
 pub(super) fn run(record: &Record) -> (&str, &str, &str, u64) {
     (
         &record.experiment,
@@ -208,7 +232,7 @@ pub(super) fn distinct<'a>(
     Ok(kept)
 }
 
-pub(super) fn named(side: &[&Record]) -> String {
+pub(super) fn labels(side: &[&Record]) -> String {
     let mut names: Vec<String> = side.iter().map(|record| compat::what(record)).collect();
     names.sort();
     names.dedup();
