@@ -6,7 +6,7 @@
 
 #include "types.h"
 #include "clock.h"
-#include "thread.h"
+#include "identity.h"
 #include "memory.h"
 #include "map.h"
 #include "table.h"

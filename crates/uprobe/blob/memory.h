@@ -8,7 +8,7 @@
 #define MEMORY_H
 
 #include "guard.h"
-#include "thread.h"
+#include "identity.h"
 
 /* Bytes that one transaction copies: what it writes has to stay in the CPU's first cache. */
 #define TRANSACTION 1024
@@ -39,9 +39,8 @@ static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
 {
 	struct vector local = { (u64)to, bytes };
 	struct vector remote = { from, bytes };
-	u64 process = this_thread() >> 32;
 
-	return system_call(PROCESS_VM_READV, process, (u64)&local, 1, (u64)&remote, 1) == bytes;
+	return system_call(PROCESS_VM_READV, this_process(), (u64)&local, 1, (u64)&remote, 1) == bytes;
 }
 
 /*

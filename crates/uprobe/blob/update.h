@@ -5,7 +5,7 @@
 
 #include "map.h"
 #include "table.h"
-#include "thread.h"
+#include "identity.h"
 
 typedef s64 callback(const struct map *map, const void *key, void *value, void *context);
 

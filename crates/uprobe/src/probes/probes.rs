@@ -10,9 +10,12 @@ use super::{
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
-    process::{Attachment, Counts, Function, Hits, Inside, Mapping, Probe, Program, UsdtSite},
+    process::{
+        self, Attachment, Counts, Function, Hits, Inside, Mapping, Probe, Program, UsdtSite,
+    },
+    translate::helpers::Environment,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An object whose programs run in user space.
 #[derive(Debug)]
@@ -185,7 +188,10 @@ impl Probes {
             return Ok(number);
         }
         // The process is new, or it ended and another has its number, or it runs another program.
-        let target = Target::open(pid, self.follows_children)?;
+        let taken: BTreeSet<u32> = self.targets.values().map(|target| target.number).collect();
+        let free = (1..Environment::MOST_PROCESSES).find(|number| !taken.contains(number));
+        let free = free.ok_or(process::Error::Full { pid })?;
+        let target = Target::open(pid, free, self.follows_children)?;
         let number = self.next;
         self.next += 1;
         self.targets.insert(number, target);
@@ -216,9 +222,14 @@ impl Probes {
     /// Frees what is kept of processes that ended, or run another program, if nothing is attached there and no child may
     /// run the programs: the values of their threads, and records that were not read.
     pub fn forget_ended(&mut self) {
+        let before = self.targets.len();
         self.targets.retain(|_, target| {
             target.attachments > 0 || target.runtime.is_there() || target.runtime.has_children()
         });
+        if self.targets.len() < before {
+            // Before another process has the number.
+            self.release_locks(|_| true);
+        }
         let targets = &self.targets;
         self.latest.retain(|_, number| targets.contains_key(number));
     }
@@ -292,9 +303,11 @@ impl Probes {
         })
     }
 
-    /// Reads the records that the processes' rings have for a map: `take` gets the process and the record.
+    /// Reads the records that the processes' rings have for a map: `take` gets the process and the record. Also releases
+    /// what ended processes have locked of tables, as [`Self::trace`] does.
     pub fn consume(&mut self, name: &str, mut take: impl FnMut(i32, &[u8])) -> Result<()> {
         use std::os::fd::AsRawFd as _;
+        self.release_stuck_locks();
         let (_, map) = self.find(name)?;
         let (fd, name) = (map.fd().as_raw_fd(), map.name.clone());
         for target in self.targets.values_mut() {
@@ -306,6 +319,7 @@ impl Probes {
 
     /// Reads the lines that programs wrote by `bpf_trace_printk` and `bpf_trace_vprintk`, of each process in their order.
     pub fn trace(&mut self, mut take: impl FnMut(&TraceLine<'_>)) -> Result<()> {
+        self.release_stuck_locks();
         let mut targets = self.targets.values_mut();
         targets.try_for_each(|target| target.trace(&mut take))
     }

@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{
     ptr::{self, NonNull},
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU32, AtomicU64},
 };
 
 const PAGE: usize = 4096;
@@ -89,6 +89,13 @@ impl SharedMemory {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.mapped);
         // SAFETY: inside of the mapping, aligned, and used through atomics alone.
         unsafe { AtomicU64::from_ptr(self.address.as_ptr().add(offset).cast()) }
+    }
+
+    /// A number of 4 bytes in it.
+    pub(super) fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.mapped);
+        // SAFETY: inside of the mapping, aligned, and used through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(offset).cast()) }
     }
 
     /// Copies bytes out. Others may write them meanwhile.

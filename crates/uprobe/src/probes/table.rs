@@ -4,7 +4,7 @@
 
 use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory};
 use crate::translate::helpers::{MapDescriptor, TableShape};
-use std::{ffi::c_void, io, slice};
+use std::{ffi::c_void, io, slice, sync::atomic::Ordering};
 
 /// An entry.
 #[derive(Debug)]
@@ -107,6 +107,25 @@ impl Table {
             );
         }
         all.entries
+    }
+
+    /// Returns whether an update waited in vain for another process's lock since the last question.
+    pub(super) fn take_stuck(&self) -> bool {
+        let stuck = self.memory.number(TableShape::STUCK);
+        stuck.swap(0, Ordering::Relaxed) > 0
+    }
+
+    /// Returns the buckets that are locked, and the locks.
+    pub(super) fn locks(&self) -> Vec<(usize, u32)> {
+        let all = self.shape.locks();
+        let held = all.map(|at| (at, self.memory.half(at).load(Ordering::Acquire)));
+        held.filter(|&(_, lock)| lock != 0).collect()
+    }
+
+    /// Releases a lock, if it is still the same.
+    pub(super) fn release(&self, bucket: usize, lock: u32) {
+        let at = self.memory.half(bucket);
+        let _ = at.compare_exchange(lock, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     fn check_key(&self, key: &[u8]) {

@@ -73,6 +73,8 @@ const READERS: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) runtime: Runtime,
+    /// The number by which locks of tables name it.
+    pub(super) number: u32,
     /// How many attachments there are.
     pub(super) attachments: usize,
     /// Whether the process filters its system calls.
@@ -116,8 +118,8 @@ enum Own {
 }
 
 impl Target {
-    /// A process without programs yet.
-    pub(super) fn open(pid: i32, follows_children: bool) -> Result<Self> {
+    /// A process without programs yet, with a number among those that share the maps' memory.
+    pub(super) fn open(pid: i32, number: u32, follows_children: bool) -> Result<Self> {
         let mut runtime = Runtime::open(pid)?;
         // A filter of system calls could end a child that takes its memory.
         if follows_children && !process::has_seccomp(pid)? {
@@ -125,6 +127,9 @@ impl Target {
         }
         let has_seccomp = process::has_seccomp(pid)?;
         let mut environment = environment::of(pid, &Memory::open(pid)?)?;
+        environment.thread_word = runtime.thread_word();
+        environment.areas = runtime.control_pages();
+        environment.process = number;
         if !environment.has_rtm && !has_seccomp {
             environment.guard = Some(runtime.load_guard()?);
         }
@@ -137,6 +142,7 @@ impl Target {
         })?;
         Ok(Target {
             runtime,
+            number,
             attachments: 0,
             has_seccomp,
             lacks_guard: environment.guard.is_some(),

@@ -8,9 +8,10 @@
 use super::{
     children::Children,
     error::{Error, Result},
+    identity::Mark,
     layout::{
         AREA, CONTROL_OWNER, GUARD, IS_ON, Layout, SLOT, SLOTS, STATE, STATE_CHILDREN, STATE_LIMIT,
-        STATE_MEMORY, STATE_ON, STATE_SCRATCH, STATE_SLOTS,
+        STATE_MARK, STATE_MEMORY, STATE_ON, STATE_SCRATCH, STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -141,6 +142,11 @@ impl Areas {
         Ok(())
     }
 
+    /// Reads the mark by which the process's memory is recognised.
+    pub(super) fn mark(&self, memory: &Memory) -> Result<Mark> {
+        Mark::read(memory, self.layout.base + STATE_MARK as u64)
+    }
+
     /// Takes a slot that no other probe of the process has.
     pub(super) fn take_slot(&self, pid: i32, memory: &Memory) -> Result<u64> {
         let at = self.layout.base + STATE_SLOTS as u64;
@@ -240,6 +246,8 @@ impl Areas {
         };
         let limit = layout.areas as u32;
         memory.write(base + STATE_LIMIT as u64, &limit.to_le_bytes())?;
+        let mark = Mark::random().to_le_bytes();
+        memory.write(base + STATE_MARK as u64, &mark)?;
         // No thread's FS base is this, in the area of no thread.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
         memory.write(base + STATE_ON as u64, &IS_ON.to_le_bytes())?;

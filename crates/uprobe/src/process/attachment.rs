@@ -110,6 +110,8 @@ impl Runtime {
         for _ in 1..TRIES {
             match self.attach_in(self.stop()?, &prepared) {
                 Err(Error::SavedAddress { .. }) => thread::sleep(PAUSE),
+                // While the process was stopped, that one could not go on.
+                Err(Error::MemoryShared { .. }) => self.wait_for_sharers()?,
                 other => return other,
             }
         }
@@ -159,6 +161,9 @@ impl Runtime {
         }
         for addition in &prepared.additions {
             self.check_addition(addition)?;
+        }
+        if let Some(error) = self.sharer() {
+            return Err(error);
         }
         let threads = session.threads();
         let all = mappings(self.pid)?;

@@ -95,6 +95,18 @@ pub enum Error {
         /// The process.
         pid: i32,
     },
+    /// Another process has the same memory (`CLONE_VM`), and executes the same code: it is not stopped while that changes.
+    #[error(
+        "process {pid} shares its memory with process {other} ({name}), which is no thread of it\n  wait until process {other} has ended, or use a kernel uprobe"
+    )]
+    MemoryShared {
+        /// The process.
+        pid: i32,
+        /// The other process.
+        other: i32,
+        /// The name of its command.
+        name: String,
+    },
     /// A file that the process doesn't execute.
     #[error("process {pid} does not execute {}\n  check /proc/{pid}/maps for the files that it does", path.display())]
     NotMapped {

@@ -5,6 +5,7 @@
 use super::{
     error::{Error, Result},
     handlers::Handlers,
+    identity::Mark,
     maps::{Mapping, Origin},
     memory::Memory,
     replaced::Replaced,
@@ -26,6 +27,8 @@ const RAISED: u64 = u64::MAX;
 struct Shared {
     /// The inode of the memory for children, 0 where there is none.
     children: AtomicU64,
+    /// The address of the memory's mark, 0 where it is not known yet, and the mark.
+    mark: [AtomicU64; 2],
     handlers: Handlers,
     entries: [Entry; ENTRIES],
 }
@@ -133,6 +136,21 @@ impl Jumps {
     /// The signal handlers that were replaced.
     pub(super) fn handlers(&self) -> &Handlers {
         &self.shared().handlers
+    }
+
+    /// Says by which mark the process's memory is recognised.
+    pub(super) fn set_mark(&self, mark: Mark) {
+        let [address, number] = &self.shared().mark;
+        number.store(mark.number, Ordering::Release);
+        address.store(mark.address, Ordering::Release);
+    }
+
+    /// Returns that mark.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let [address, number] = &self.shared().mark;
+        let address = address.load(Ordering::Acquire);
+        let number = number.load(Ordering::Acquire);
+        (address != 0).then_some(Mark { address, number })
     }
 
     /// Says by which memory children are known.

@@ -8,6 +8,8 @@
 //! Area 0 belongs to no thread: threads start with it, and look for one of their own at their first probe. Its slots
 //! count what threads without an area missed.
 
+use crate::translate::helpers::Environment;
+
 /// A page.
 const PAGE: u64 = 4096;
 
@@ -27,6 +29,10 @@ pub(super) const STATE_MEMORY: i32 = 16;
 pub(super) const STATE_CHILDREN: i32 = 24;
 /// How many areas threads may have, the one of no thread among them, 4 bytes.
 pub(super) const STATE_LIMIT: i32 = 32;
+/// The first holder's number of this process, 4 bytes: 0, or that of a forked child ([`super::identity`]).
+pub(super) const STATE_HOLDERS: i32 = 36;
+/// The mark by which the memory is recognised, 8 bytes: 0 in a forked child.
+pub(super) const STATE_MARK: i32 = 40;
 /// The registers of who holds the lock.
 pub(super) const STATE_SPILL: i32 = 64;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
@@ -55,15 +61,19 @@ pub(super) const CONTROL_OWNER: u64 = 0;
 pub(super) const CONTROL_FRAME: u64 = 8;
 /// The frame after the last.
 pub(super) const CONTROL_LIMIT: u64 = 16;
-/// The process and the thread, once a helper has asked for them (`blob/types.h`).
+/// The thread's number and that of its process, 4 bytes each; 0 where they are not known yet.
 pub(super) const CONTROL_THREAD: u64 = 24;
 /// The time when a helper last asked for the handler of [`super::guard`], and whether it was there.
 pub(super) const CONTROL_GUARD: u64 = 32;
 /// The thread's signal stack, as it was then, and its bytes: helpers alone use them.
 const CONTROL_SIGNAL_STACK: u64 = 40;
 const CONTROL_SIGNAL_STACK_BYTES: u64 = 48;
+/// The address of the word in which the C library has the thread's number; 0 where it is not known.
+pub(super) const CONTROL_WORD: u64 = 56;
+/// The area's number as a holder of locks.
+pub(super) const CONTROL_HOLDER: u64 = 64;
 const _: () = assert!(CONTROL_SIGNAL_STACK + 8 == CONTROL_SIGNAL_STACK_BYTES);
-const _: () = assert!(CONTROL_SIGNAL_STACK_BYTES + 8 <= PAGE);
+const _: () = assert!(CONTROL_HOLDER + 8 <= PAGE);
 
 /// The kernel's `struct pt_regs`, from the frame's start.
 pub(super) mod regs {
@@ -120,6 +130,12 @@ pub(super) struct Layout {
 /// How many children may have slots of their own, and how many areas each has, the one of no thread among them.
 pub(super) const CHILDREN: u64 = 1024;
 pub(super) const CHILD_AREAS: u64 = 16;
+/// The first holder's number of the first child: those of the process itself are below.
+pub(super) const FIRST_CHILD_HOLDER: u32 = 1 << 13;
+const _: () = assert!(Layout::MOST_AREAS <= FIRST_CHILD_HOLDER as u64);
+/// The bits of a holder's number.
+pub(super) const HOLDER_BITS: u32 = Environment::HOLDER_BITS;
+const _: () = assert!(FIRST_CHILD_HOLDER as u64 + CHILDREN * CHILD_AREAS <= 1 << HOLDER_BITS);
 /// The bytes of one child's slots.
 pub(super) const CHILD: u64 = CHILD_AREAS * AREA;
 /// The memory for children: a page with the number of those that have taken slots, 8 bytes, and whether no more may take
@@ -198,6 +214,12 @@ mod tests {
             ("CONTROL_GUARD", CONTROL_GUARD),
             ("CONTROL_SIGNAL_STACK", CONTROL_SIGNAL_STACK),
             ("CONTROL_SIGNAL_STACK_BYTES", CONTROL_SIGNAL_STACK_BYTES),
+            ("CONTROL_WORD", CONTROL_WORD),
+            ("CONTROL_HOLDER", CONTROL_HOLDER),
+            ("FIRST_FRAME_BELOW", CONTROL - FIRST_FRAME),
+            ("CHILD_AREAS", CHILD_AREAS),
+            ("HOLDER_BITS", HOLDER_BITS.into()),
+            ("AREA", AREA),
             ("FRAME_STACK", FRAME_STACK as u64),
             ("FRAME_CHECKED", FRAME_CHECKED as u64),
         ] {

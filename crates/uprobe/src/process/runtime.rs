@@ -6,20 +6,29 @@ use super::{
     children::{descendants, is_descendant},
     error::{Error, Result},
     guard::Guard,
+    identity::{self, Holders, Proof, Watched},
     image::{Function, Image},
+    layout::{FIRST_CHILD_HOLDER, STATE_HOLDERS},
     maps::Mapping,
     memory::{Memory, Write},
     place::Place,
     program_list::Listed,
     replaced::Replaced,
     session::Session,
+    share::Shared,
     site::{JUMP, Site, When},
+    stopped::has_seccomp,
     tracer::Tracer,
     trampoline::{Context, Trampoline},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
@@ -28,6 +37,10 @@ const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
 /// are, and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
 const CPU_AREAS: u64 = 8;
+/// How often an attachment looks for processes that share the memory before it is refused, and how long it waits in
+/// between: a child of vfork executes another program soon.
+const SHARER_TRIES: u32 = 50;
+const SHARER_PAUSE: Duration = Duration::from_millis(1);
 /// The most bytes of a trampoline.
 const TRAMPOLINE: u64 = 2048;
 
@@ -97,6 +110,12 @@ pub struct Runtime {
     pub(super) places: BTreeMap<u64, Place>,
     /// The copy for helpers, if it was loaded.
     pub(super) guard: Option<Guard>,
+    /// How threads are told apart in code that is assembled.
+    proof: Proof,
+    /// Whether no other process had this memory at the last look.
+    is_alone: AtomicBool,
+    /// The offset from a thread's FS base of the word that holds its number.
+    thread_word: Option<i64>,
 }
 
 /// A site's code.
@@ -166,8 +185,10 @@ impl Runtime {
             }
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
+        let thread_word = identity::thread_word(pid, session.threads(), &memory);
         session.finish()?;
-        Ok(Runtime {
+        tracer.set_mark(areas.mark(&memory)?);
+        let mut runtime = Runtime {
             pid,
             memory,
             tracer,
@@ -183,7 +204,96 @@ impl Runtime {
             replaced: BTreeMap::new(),
             places: BTreeMap::new(),
             guard: None,
+            proof: Proof {
+                counter: None,
+                // The filter may answer with the process's death.
+                asks: !has_seccomp(pid)?,
+            },
+            is_alone: AtomicBool::new(false),
+            thread_word,
+        };
+        runtime.share_counter()?;
+        runtime.wait_for_sharers()?;
+        Ok(runtime)
+    }
+
+    /// Maps the counter of processes that share the memory, where there is one.
+    fn share_counter(&mut self) -> Result<()> {
+        let tracer = Arc::clone(&self.tracer);
+        if let Some(watched) = tracer.watched() {
+            let counters = Shared {
+                file: watched.file(),
+                bytes: Watched::BYTES,
+                is_read_only: true,
+                again_from: None,
+                at: None,
+            };
+            let at = self.share(&[counters])?[0];
+            self.proof.counter = Some(at + watched.offset());
+        }
+        Ok(())
+    }
+
+    /// Waits until no other process shares the memory: a child of vfork executes another program soon. One that stays is
+    /// an error.
+    pub(super) fn wait_for_sharers(&self) -> Result<()> {
+        for _ in 1..SHARER_TRIES {
+            if self.sharer().is_none() {
+                return Ok(());
+            }
+            thread::sleep(SHARER_PAUSE);
+        }
+        self.sharer().map_or(Ok(()), Err)
+    }
+
+    /// Returns an error that names a process which shares the memory.
+    pub(super) fn sharer(&self) -> Option<Error> {
+        // After the first look, the kernel counts those that come.
+        let watched = self
+            .tracer
+            .watched()
+            .filter(|_| self.is_alone.load(Ordering::Relaxed));
+        if watched.is_some_and(|watched| watched.count() == 0) {
+            return None;
+        }
+        let mark = match self.areas.mark(&self.memory) {
+            Ok(mark) => mark,
+            Err(error) => return Some(error),
+        };
+        let sharer = mark.sharers(self.pid).into_iter().next();
+        self.is_alone.store(sharer.is_none(), Ordering::Relaxed);
+        sharer.map(|sharer| Error::MemoryShared {
+            pid: self.pid,
+            other: sharer.pid,
+            name: sharer.name,
         })
+    }
+
+    /// Returns the offset from a thread's FS base of the word in which the process keeps the thread's number, if there is
+    /// one.
+    pub fn thread_word(&self) -> Option<i64> {
+        self.thread_word
+    }
+
+    /// Returns the address of the control page of the first area, and the number of areas.
+    pub fn control_pages(&self) -> (u64, u64) {
+        (self.areas.layout.control(0), self.areas.layout.areas)
+    }
+
+    /// Returns the holders of locks of the process and its forked children that run now.
+    pub fn holders(&self) -> Holders {
+        let children = self.areas.children.iter();
+        let pids = children.flat_map(|children| descendants(children.inode, self.pid));
+        let at = self.areas.layout.base + STATE_HOLDERS as u64;
+        let first = |pid| {
+            let mut number = [0; 4];
+            Memory::open(pid).ok()?.read(at, &mut number).ok()?;
+            Some(u32::from_le_bytes(number)).filter(|&first| first >= FIRST_CHILD_HOLDER)
+        };
+        Holders {
+            is_running: self.is_there(),
+            children: pids.filter_map(first).collect(),
+        }
     }
 
     /// Has forked children of the process run the probes that are attached from now on, and theirs. Their calls are
@@ -310,6 +420,7 @@ impl Runtime {
         let slot = self.slot(key, |_| true)?;
         let context = Context {
             layout: self.areas.layout,
+            proof: self.proof,
             slot,
             function: match site.when {
                 When::Entry | When::Return => function.address,

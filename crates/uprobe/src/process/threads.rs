@@ -182,11 +182,10 @@ impl Runtime {
         let owners = self.memory.read_vec(table, 8 * layout.areas as usize)?;
         for (index, owner) in owners.chunks_exact(8).enumerate() {
             let owner = u64::from_le_bytes(owner.try_into().expect("8 bytes"));
-            if owner != 0
-                && !threads
-                    .iter()
-                    .any(|(_, registers)| registers.fs_base == owner)
-            {
+            let control = layout.control(index as u64);
+            let is_owner =
+                |registers: &Registers| registers.fs_base == owner && registers.gs_base == control;
+            if owner != 0 && !threads.iter().any(|(_, registers)| is_owner(registers)) {
                 self.memory.write(table + 8 * index as u64, &[0; 8])?;
             }
         }

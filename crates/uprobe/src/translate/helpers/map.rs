@@ -174,6 +174,14 @@ pub struct TableShape {
 }
 
 impl TableShape {
+    /// The offset of the number of updates that waited in vain for another process's lock.
+    pub const STUCK: usize = 8;
+
+    /// Returns the offset of each bucket's lock, 4 bytes.
+    pub fn locks(&self) -> impl Iterator<Item = usize> + use<> {
+        (TABLE_HEAD..self.nodes_at()).step_by(BUCKET)
+    }
+
     fn buckets(&self) -> u32 {
         self.entries.next_power_of_two()
     }

@@ -46,11 +46,22 @@ pub struct Environment {
     pub namespace: (u64, u64),
     /// A copy whose faults end it, and the signal handler that ends them, where the process has them.
     pub guard: Option<(u64, u64)>,
+    /// The offset from a thread's FS base of the word that holds its number. Without it, threads ask the kernel each time.
+    pub thread_word: Option<i64>,
+    /// The control page of the first area, and the number of areas.
+    pub areas: (u64, u64),
+    /// The number of the process among those that share its tables, from 1, below [`Environment::MOST_PROCESSES`].
+    pub process: u32,
 }
 
 impl Environment {
+    /// The bits of a holder's number: the process's number is above them, in 31 bits.
+    pub const HOLDER_BITS: u32 = 15;
+    /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
+    pub const MOST_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
+
     /// Its bytes, as `blob/types.h` has them.
-    fn to_bytes(self) -> [u8; 64] {
+    fn to_bytes(self) -> [u8; 96] {
         let (copy, handler) = self.guard.unwrap_or_default();
         let words = [
             self.clock_gettime.unwrap_or(0),
@@ -61,8 +72,12 @@ impl Environment {
             self.namespace.1,
             copy,
             handler,
+            self.thread_word.unwrap_or(0).cast_unsigned(),
+            self.areas.0,
+            self.areas.1,
+            self.process.into(),
         ];
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 96];
         for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
