@@ -3,6 +3,11 @@
 #ifndef TYPES_H
 #define TYPES_H
 
+/* Helpers that make no system call: the clocks ask the vDSO. */
+#define QUIET __attribute__((section(".text.quiet")))
+/* Helpers that read memory which may not be there. */
+#define READS __attribute__((section(".text.reads")))
+
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long u64;

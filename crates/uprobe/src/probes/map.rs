@@ -191,7 +191,7 @@ impl Map<'_> {
         Ok((self.map.fd().as_raw_fd(), array))
     }
 
-    /// How many records the rings had no room for.
+    /// Returns how many records the rings had no room for.
     pub fn dropped(&self) -> Result<u64> {
         let Some(Store::Ring) = self.store else {
             return Err(wrong(self.map, "records"));
@@ -202,9 +202,9 @@ impl Map<'_> {
     }
 }
 
-/// Of arenas. Pages that nothing has used yet are made by reading them, as by any user of an arena.
+/// Memory of arenas. A page that nothing has used yet is made by reading it, as by any user of an arena.
 impl Map<'_> {
-    /// Where an arena is: at the same address in all processes.
+    /// Addresses of an arena, the same in all processes.
     pub fn arena(&self) -> Result<Arena> {
         let arena = self.map.arena;
         arena.ok_or_else(|| wrong(self.map, "address of an arena"))

@@ -10,9 +10,9 @@ use std::{ffi::c_void, io, slice, sync::atomic::Ordering};
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
-    /// Of a table of threads, which of its node's entries it is.
+    /// The value. In a table of threads, the number of the entry among those that its node ever was.
     pub(super) value: Vec<u8>,
-    /// Its node, from 0.
+    /// The number of its node, from 0.
     pub(super) number: u32,
 }
 
@@ -42,7 +42,7 @@ impl Table {
         &self.memory
     }
 
-    /// What helpers get as the table, for its address in a process.
+    /// Returns what helpers get as the table, for its address in a process.
     pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
         MapDescriptor::table(address, self.shape)
     }

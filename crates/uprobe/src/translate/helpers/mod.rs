@@ -28,18 +28,18 @@ pub use vdso::clock_gettime_offset;
 
 use super::{HelperTable, helper_id};
 
-/// What the helpers must know of the target and its machine.
+/// Facts about the target and its machine for the helpers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// The address of `__vdso_clock_gettime` in the target ([`clock_gettime_offset`]). Without it, the clocks are system
     /// calls.
     pub clock_gettime: Option<u64>,
-    /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
+    /// True if the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
-    /// Whether the CPU's transactions commit. Without them, a guarded copy reads what may not be there,
+    /// True if the CPU's transactions commit. Without them, a guarded copy reads what may not be there,
     /// or the kernel does.
     pub has_rtm: bool,
-    /// Whether threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
+    /// True if threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
     /// tables are locked as the tool's own.
     pub has_areas: bool,
     /// Device and inode of the target's PID namespace.
@@ -60,7 +60,7 @@ impl Environment {
     /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
     pub const MOST_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
 
-    /// Its bytes, as `blob/types.h` has them.
+    /// Returns the bytes, as `blob/types.h` has them.
     fn to_bytes(self) -> [u8; 96] {
         let (copy, handler) = self.guard.unwrap_or_default();
         let words = [
