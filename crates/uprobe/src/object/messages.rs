@@ -1,4 +1,4 @@
-//! What libbpf prints while it works on one object, kept off the terminal.
+//! Messages of libbpf while it works on one object, kept off the terminal.
 
 use std::sync::{Mutex, PoisonError};
 

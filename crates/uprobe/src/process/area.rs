@@ -28,17 +28,17 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How far from a site its code may be: a jump reaches 2 GiB, less what lies between the two's ends.
+/// Largest distance from a site to its code: a jump reaches 2 GiB, less what lies between the two's ends.
 const REACH: u64 = (1 << 31) - (16 << 20);
 /// The bytes of code that are made at a time.
 const CODE: u64 = 256 << 10;
-/// What is left free beside other mappings, where there is room: stacks and heaps grow.
+/// Free bytes beside other mappings, if there is room: stacks and heaps grow.
 const DISTANCE: u64 = 64 << 10;
 /// The lowest address that the kernel lets programs map.
 const LOWEST: u64 = 64 << 10;
 /// The name of the shared memory in `/proc/PID/maps`.
-const NAME: &[u8] = b"bpfcost-uprobe\0";
-pub(super) const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
+const NAME: &[u8] = b"uprobe-areas\0";
+pub(super) const MAPPED: &str = "/memfd:uprobe-areas (deleted)";
 
 const NONE: u64 = libc::PROT_NONE as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -47,7 +47,7 @@ const NO_FILE: u64 = u64::MAX;
 /// The calling thread, in place of a descriptor. That of its process has another number in each kernel.
 const PIDFD_SELF: u64 = -10_000_i64 as u64;
 const MADV_GUARD_INSTALL: u64 = 102;
-/// How many ranges fit the scratch page.
+/// Number of ranges that fit the scratch page.
 const GUARDS_AT_ONCE: usize = 256;
 
 /// The block of one process, and this process's mapping of its shared part.
@@ -373,7 +373,7 @@ impl CodeArea {
         Err(Error::NoGap { pid, size })
     }
 
-    /// Whether jumps from an address reach it, and it has so many bytes left.
+    /// Returns whether jumps from an address reach it, and it has so many bytes left.
     pub(super) fn fits(&self, near: u64, size: u64) -> bool {
         self.next.abs_diff(near) < REACH && self.next + size <= self.end
     }
@@ -391,7 +391,7 @@ impl CodeArea {
     }
 }
 
-/// Where so many bytes are free that jumps from an address reach, the nearest first.
+/// Returns where so many bytes are free that jumps from an address reach, the nearest first.
 fn gaps(all: &[Mapping], near: u64, size: u64) -> Vec<u64> {
     let (lowest, highest) = (
         near.saturating_sub(REACH).max(LOWEST),

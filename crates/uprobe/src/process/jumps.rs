@@ -17,13 +17,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How many jumps there may be at once.
+/// Most jumps at once.
 const ENTRIES: usize = 4096;
 const SIZE: usize = size_of::<Shared>();
 /// In the place of a semaphore's number: it is raised, whatever it holds.
 const RAISED: u64 = u64::MAX;
 
-/// What both processes have.
+/// Memory that both processes have.
 struct Shared {
     /// The inode of the memory for children, 0 where there is none.
     children: AtomicU64,
@@ -44,13 +44,13 @@ struct Entry {
     offset: AtomicU64,
     /// The address of the semaphore, 0 where there is none.
     semaphore: AtomicU64,
-    /// What it holds if it is raised, or [`RAISED`].
+    /// The number that it holds if it is raised, or [`RAISED`].
     number: AtomicU64,
     /// The address of the semaphore that is raised wherever the jump is: in forked children.
     inherited: AtomicU64,
 }
 
-/// Whether the semaphore of a jump is raised for it.
+/// State of a jump's semaphore.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Semaphore {
     /// There is none to lower.

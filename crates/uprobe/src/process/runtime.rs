@@ -1,4 +1,4 @@
-//! What is kept in one process, so that functions of it can be probed: memory for threads, code, and what is patched.
+//! Everything that is kept in one process to probe its functions: memory for threads, code, and the patched bytes.
 
 use super::{
     area::{Areas, CodeArea},
@@ -6,16 +6,14 @@ use super::{
     children::{descendants, is_descendant},
     error::{Error, Result},
     guard::Guard,
-    identity::{self, Holders, Proof, Watched},
+    identity::{self, Proof},
     image::{Function, Image},
-    layout::{FIRST_CHILD_HOLDER, STATE_HOLDERS},
     maps::Mapping,
     memory::{Memory, Write},
     place::Place,
     program_list::Listed,
     replaced::Replaced,
     session::Session,
-    share::Shared,
     site::{JUMP, Site, When},
     stopped::has_seccomp,
     tracer::Tracer,
@@ -23,12 +21,7 @@ use super::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
@@ -37,20 +30,16 @@ const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
 /// are, and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
 const CPU_AREAS: u64 = 8;
-/// How often an attachment looks for processes that share the memory before it is refused, and how long it waits in
-/// between: a child of vfork executes another program soon.
-const SHARER_TRIES: u32 = 50;
-const SHARER_PAUSE: Duration = Duration::from_millis(1);
 /// The most bytes of a trampoline.
 const TRAMPOLINE: u64 = 2048;
 
 /// A program in the process: machine code that a C function of the type `u64 (const struct pt_regs *)` could be.
-/// It may use no vector register, and needs no more than 64 KiB of stack.
+/// The program may use no vector register, and needs no more than 64 KiB of stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Program {
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// What `bpf_get_attach_cookie` returns in it.
+    /// The result of `bpf_get_attach_cookie` in it.
     pub cookie: u64,
 }
 
@@ -61,7 +50,7 @@ impl Program {
         Program { cookie, ..self }
     }
 
-    /// What a trampoline begins with once it is attached.
+    /// Returns what a trampoline begins with once it is attached.
     pub(super) fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -70,7 +59,7 @@ impl Program {
     }
 }
 
-/// How often a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
+/// Number of times a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
 /// area left. The sum is the number of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -88,20 +77,20 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// What is still to be written into the process's code.
+    /// Bytes that are still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
-    /// Where all that code goes on in functions, and the instruction that jumps there.
+    /// Addresses at which that code goes on in functions, and of the instructions that jump there.
     backs: BTreeSet<(u64, u64)>,
     /// The slots of each function's entry and returns, and of each instruction inside: the first counts in the site's
     /// code, the others in lists of programs.
     pub(super) slots: HashMap<(u64, When), Vec<u64>>,
     /// The code of each list of programs that was ever needed: it is used again.
     pub(super) lists: HashMap<Vec<Listed>, u64>,
-    /// How many attachments were prepared.
+    /// Number of attachments that were prepared.
     pub(super) attachments: u64,
-    /// Those that could not be restored when they ended: the process could not be stopped, or there
+    /// Attachments that could not be restored when they ended: the process could not be stopped, or there
     /// was no memory for code.
     pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
@@ -110,19 +99,19 @@ pub struct Runtime {
     pub(super) places: BTreeMap<u64, Place>,
     /// The copy for helpers, if it was loaded.
     pub(super) guard: Option<Guard>,
-    /// How threads are told apart in code that is assembled.
-    proof: Proof,
-    /// Whether no other process had this memory at the last look.
-    is_alone: AtomicBool,
+    /// Proof of a thread's identity in code that is assembled.
+    pub(super) proof: Proof,
+    /// True if no other process had this memory at the last look.
+    pub(super) is_alone: AtomicBool,
     /// The offset from a thread's FS base of the word that holds its number.
-    thread_word: Option<i64>,
+    pub(super) thread_word: Option<i64>,
 }
 
 /// A site's code.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) site: Site,
-    /// What its counts are for: two functions may have one RET.
+    /// Key of its counts: two functions may have one RET.
     key: (u64, When),
     pub(super) at: u64,
     pub(super) entry: u64,
@@ -131,7 +120,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What has it run a program.
+    /// Returns what has it run a program.
     pub(super) fn running(&self, program: Program) -> Write {
         Write {
             address: self.at,
@@ -217,85 +206,6 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Maps the counter of processes that share the memory, where there is one.
-    fn share_counter(&mut self) -> Result<()> {
-        let tracer = Arc::clone(&self.tracer);
-        if let Some(watched) = tracer.watched() {
-            let counters = Shared {
-                file: watched.file(),
-                bytes: Watched::BYTES,
-                is_read_only: true,
-                again_from: None,
-                at: None,
-            };
-            let at = self.share(&[counters])?[0];
-            self.proof.counter = Some(at + watched.offset());
-        }
-        Ok(())
-    }
-
-    /// Waits until no other process shares the memory: a child of vfork executes another program soon. One that stays is
-    /// an error.
-    pub(super) fn wait_for_sharers(&self) -> Result<()> {
-        for _ in 1..SHARER_TRIES {
-            if self.sharer().is_none() {
-                return Ok(());
-            }
-            thread::sleep(SHARER_PAUSE);
-        }
-        self.sharer().map_or(Ok(()), Err)
-    }
-
-    /// Returns an error that names a process which shares the memory.
-    pub(super) fn sharer(&self) -> Option<Error> {
-        // After the first look, the kernel counts those that come.
-        let watched = self
-            .tracer
-            .watched()
-            .filter(|_| self.is_alone.load(Ordering::Relaxed));
-        if watched.is_some_and(|watched| watched.count() == 0) {
-            return None;
-        }
-        let mark = match self.areas.mark(&self.memory) {
-            Ok(mark) => mark,
-            Err(error) => return Some(error),
-        };
-        let sharer = mark.sharers(self.pid).into_iter().next();
-        self.is_alone.store(sharer.is_none(), Ordering::Relaxed);
-        sharer.map(|sharer| Error::MemoryShared {
-            pid: self.pid,
-            other: sharer.pid,
-            name: sharer.name,
-        })
-    }
-
-    /// Returns the offset from a thread's FS base of the word in which the process keeps the thread's number, if there is
-    /// one.
-    pub fn thread_word(&self) -> Option<i64> {
-        self.thread_word
-    }
-
-    /// Returns the address of the control page of the first area, and the number of areas.
-    pub fn control_pages(&self) -> (u64, u64) {
-        (self.areas.layout.control(0), self.areas.layout.areas)
-    }
-
-    /// Returns the holders of locks of the process and its forked children that run now.
-    pub fn holders(&self) -> Holders {
-        let children = self.areas.children.iter();
-        let pids = children.flat_map(|children| descendants(children.inode, self.pid));
-        let at = self.areas.layout.base + STATE_HOLDERS as u64;
-        let first = |pid| {
-            let mut number = [0; 4];
-            Memory::open(pid).ok()?.read(at, &mut number).ok()?;
-            Some(u32::from_le_bytes(number)).filter(|&first| first >= FIRST_CHILD_HOLDER)
-        };
-        Holders {
-            is_running: self.is_there(),
-            children: pids.filter_map(first).collect(),
-        }
-    }
-
     /// Has forked children of the process run the probes that are attached from now on, and theirs. Their calls are
     /// counted with those of the process.
     pub fn follow_children(&mut self) -> Result<()> {
@@ -311,14 +221,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Whether a process, with what it has mapped, is a child that was forked while children were followed, or a child's
+    /// Returns whether a process, with what it has mapped, is a child that was forked while children were followed, or a child's
     /// child, and runs the same program.
     pub fn is_parent_of(&self, pid: i32, mappings: &[Mapping]) -> bool {
         let children = self.areas.children.as_ref();
         children.is_some_and(|children| pid != self.pid && is_descendant(children.inode, mappings))
     }
 
-    /// Whether there are such children, of those that had probes.
+    /// Returns whether there are such children, of those that had probes.
     pub fn has_children(&self) -> bool {
         let children = self.areas.children.as_ref();
         children.is_some_and(|children| {
@@ -326,7 +236,7 @@ impl Runtime {
         })
     }
 
-    /// How many children had probes so far.
+    /// Returns how many children had probes so far.
     pub fn children(&self) -> u64 {
         let children = self.areas.children.as_ref();
         children.map_or(0, |children| children.number())
@@ -461,7 +371,7 @@ impl Runtime {
         Ok(slot)
     }
 
-    /// Whether the process still runs the program that this was made for.
+    /// Returns whether the process still runs the program that this was made for.
     pub fn is_there(&self) -> bool {
         self.memory.read_u64(self.areas.layout.base).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What the tracer process does: it stops the probed process, has it make system calls, and undoes all of that when
+//! Work of the tracer process: it stops the probed process, has it make system calls, and undoes all of that when
 //! the tool is gone.
 
 use super::{
@@ -18,11 +18,11 @@ use rustix::{
 };
 use std::{cell::Cell, collections::BTreeSet, os::unix::net::UnixStream, thread, time::Duration};
 
-/// How often it tries that again in forked children.
-const TRIES: u32 = 500;
-/// How long it waits before it tries again to stop a process that another one traces.
-const PAUSE: Duration = Duration::from_millis(10);
-/// How long it sleeps before it looks for processes that share the memory. It looks less often where some stay.
+/// Number of times it tries that again in forked children.
+const CHILD_ATTEMPTS: u32 = 500;
+/// Time between two attempts to stop a process that another one traces.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// Time between two looks for processes that share the memory; longer where some stay.
 const SHARER_INTERVAL: Duration = Duration::from_millis(100);
 const MOST_SHARER_INTERVAL: Duration = Duration::from_secs(5);
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
@@ -45,7 +45,7 @@ pub(super) struct Server<'a> {
 /// A system call: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
 
-/// What the process was made to map and open in one session, and no thread uses yet.
+/// Mappings and files that were made in one session, and that no thread uses yet.
 #[derive(Default)]
 struct Made {
     mappings: Vec<(u64, u64)>,
@@ -105,7 +105,9 @@ impl<'a> Server<'a> {
         // Restored while threads run, an instruction could be seen half old and half new.
         while !self.jumps.is_empty() || !self.jumps.handlers().is_empty() {
             match self.stop_all() {
-                Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
+                Err(Error::Unstoppable { .. } | Error::Traced { .. }) => {
+                    thread::sleep(RETRY_INTERVAL)
+                }
                 stopped => {
                     let _ = stopped.map(|(stopped, _sharers)| self.restore(&stopped));
                     break;
@@ -180,9 +182,9 @@ impl<'a> Server<'a> {
                         restored.insert(pid);
                     }
                     // It may be about to end, or to execute another program, or in another tracer's hands.
-                    Err(_) if tries < TRIES => {
+                    Err(_) if tries < CHILD_ATTEMPTS => {
                         tries += 1;
-                        thread::sleep(PAUSE);
+                        thread::sleep(RETRY_INTERVAL);
                     }
                     Err(error) => return Err(error),
                 }

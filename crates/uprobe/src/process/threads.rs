@@ -13,9 +13,9 @@ use super::{
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// How much of a stack is searched for saved registers.
+/// Bytes of a stack that are searched for saved registers.
 const STACK: u64 = 1 << 20;
-/// How many words before the saved instruction pointer a signal frame has the start of the alternate stack, and its
+/// Number of words before the saved instruction pointer at which a signal frame has the start of the alternate stack, and its
 /// size (`uc_stack` of `struct ucontext`).
 const ALTERNATE_STACK: usize = 19;
 const ALTERNATE_SIZE: usize = 17;

@@ -6,7 +6,7 @@
 //! was begun. It is a fork of this process; between two requests, it sleeps. What there is to restore stands in memory
 //! that both share: written before a jump is, and taken out after the bytes are restored.
 //!
-//! Where it is the tracer process that is killed, the tool starts another one when it next stops the probed process. To
+//! If the tracer process is killed, the tool starts another one when it next stops the probed process. To
 //! kill both at once, or the tracer process while a thread makes a system call for it, is not provided for.
 
 use super::{
@@ -118,7 +118,7 @@ impl Tracer {
         reply.result(self.pid, call)
     }
 
-    /// Whether a tracer process still holds the process. If not, it was killed, and the threads go on.
+    /// Returns whether a tracer process still holds the process. If not, it was killed, and the threads go on.
     pub(super) fn holds(&self, holder: libc::pid_t) -> bool {
         let helper = self.helper();
         let mut channel = [PollFd::new(&helper.channel, PollFlags::empty())];
@@ -126,7 +126,7 @@ impl Tracer {
         helper.process.pid() == holder && ended == Ok(0)
     }
 
-    /// Whether there is nothing left to restore, or nothing left where to. Restores handlers.
+    /// Returns whether there is nothing left to restore, or nothing left where to. Restores handlers.
     fn is_done(&self) -> bool {
         // What is still attached is left to the tracer process: it ends by itself.
         let restores_handlers = || {

@@ -42,7 +42,7 @@ use iced_x86::{
 
 /// The flags of user space that pt_regs holds: interrupts are on, and one bit is always set.
 const RFLAGS: i32 = 0x202;
-/// Where the ABI lets a function keep data: below the stack pointer.
+/// Bytes below the stack pointer in which the ABI lets a function keep data.
 const RED_ZONE: i32 = 128;
 /// The selectors of 64-bit code and of data.
 const CS: i32 = 0x33;
@@ -53,12 +53,12 @@ const OVERFLOW: i32 = 11;
 /// The machine code of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Trampoline {
-    /// What is written at its address. The first 16 bytes are for the program that it runs, or for the code of a list
+    /// Bytes at its address. The first 16 are for the program that it runs, or for the code of a list
     /// of them: its address, then its cookie.
     pub(super) bytes: Vec<u8>,
-    /// Where the jump leads.
+    /// Target of the jump.
     pub(super) entry: u64,
-    /// Where the probe's own code begins and ends: the rest is the function's, moved.
+    /// Addresses of the probe's own code: the rest is the function's, moved.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the walk in the tests"))]
     pub(super) own: std::ops::Range<u64>,
     /// From the address of each replaced instruction to where it was moved.
@@ -67,16 +67,16 @@ pub(super) struct Trampoline {
     pub(super) back: Option<u64>,
 }
 
-/// What a trampoline refers to.
+/// Addresses that a trampoline refers to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     /// The memory of the process.
     pub(super) layout: Layout,
-    /// How its threads are told apart.
+    /// Proof of a thread's identity.
     pub(super) proof: Proof,
     /// Which slot counts its hits.
     pub(super) slot: u64,
-    /// What `bpf_get_func_ip` returns.
+    /// The result of `bpf_get_func_ip`.
     pub(super) function: u64,
 }
 
@@ -354,7 +354,7 @@ impl<'a> Assembly<'a> {
         a.zero_bytes()
     }
 
-    /// How many bytes the thread's own stack pointer is moved.
+    /// Returns how many bytes the thread's own stack pointer is moved.
     fn pushed(&self) -> i32 {
         match (self.site.is_amid(), self.site.is_go) {
             (true, _) => RED_ZONE + 16,

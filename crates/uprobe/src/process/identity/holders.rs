@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// the areas of forked children follow those of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holders {
-    /// Whether the process itself runs.
+    /// True if the process itself runs.
     pub(in super::super) is_running: bool,
     /// The first holders of the children that run.
     pub(in super::super) children: BTreeSet<u32>,

@@ -25,6 +25,7 @@
 //! The code of it is in `trampoline/identity.rs` and, for the helpers, in `blob/identity.h`.
 
 mod holders;
+mod runtime;
 mod sharers;
 mod watch;
 mod word;
@@ -34,11 +35,11 @@ pub(super) use sharers::Mark;
 pub(super) use watch::Watched;
 pub(super) use word::thread_word;
 
-/// What a thread does to show that an area is its own, besides comparing the FS base.
+/// Proof that an area is a thread's own, besides the FS base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Proof {
     /// The address of the counter of processes that may share the memory, if the process is watched.
     pub(super) counter: Option<u64>,
-    /// Whether a thread may ask the kernel for its number.
+    /// True if a thread may ask the kernel for its number.
     pub(super) asks: bool,
 }

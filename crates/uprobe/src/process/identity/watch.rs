@@ -24,7 +24,7 @@ use std::{
 
 /// The compiled `bpf/sharers.bpf.c`.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sharers.o"));
-/// How many processes are watched at once, each with a counter of 8 bytes.
+/// Number of processes that are watched at once, each with a counter of 8 bytes.
 const COUNTERS: usize = 4096;
 
 /// The programs with their maps: one set for all processes that are watched.

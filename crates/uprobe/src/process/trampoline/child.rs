@@ -1,4 +1,4 @@
-//! How a forked child gets slots of its own (`process/children.rs`).
+//! Code by which a forked child gets slots of its own (`process/children.rs`).
 
 use super::{
     super::layout::{

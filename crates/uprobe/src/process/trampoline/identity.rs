@@ -1,4 +1,4 @@
-//! How a thread shows that an area is its own, and takes one where it has none: the invariant of
+//! Code by which a thread shows that an area is its own, and takes one where it has none: the invariant of
 //! [`super::super::identity`].
 
 use super::{
@@ -14,7 +14,7 @@ use iced_x86::{
     code_asm::{AsmRegister64, dword_ptr, qword_ptr, registers::*},
 };
 
-/// How often a thread that waits for the lock pauses before it tries a second time.
+/// Number of times a thread that waits for the lock pauses before it tries a second time.
 const PAUSES: i32 = 2000;
 
 /// The frame of a level, from the area's control page.
