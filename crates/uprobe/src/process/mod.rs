@@ -93,7 +93,7 @@ pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use child::Child;
 pub(crate) use child::this_process;
 pub use error::{Error, Result};
-pub use identity::Holders;
+pub(crate) use identity::Holders;
 pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// The holders of one process and its forked children that may still hold a lock. A holder's number is that of an area;
 /// the areas of forked children follow those of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holders {
+pub(crate) struct Holders {
     /// True if the process itself runs.
     pub(in super::super) is_running: bool,
     /// The first holders of the children that run.
@@ -15,7 +15,7 @@ pub struct Holders {
 
 impl Holders {
     /// Returns whether a holder's process is among those that run.
-    pub fn contains(&self, holder: u32) -> bool {
+    pub(crate) fn contains(&self, holder: u32) -> bool {
         match holder.checked_sub(FIRST_CHILD_HOLDER) {
             None => self.is_running,
             Some(area) => {

@@ -30,7 +30,7 @@ mod sharers;
 mod watch;
 mod word;
 
-pub use holders::Holders;
+pub(crate) use holders::Holders;
 pub(super) use sharers::Mark;
 pub(super) use watch::Watched;
 pub(super) use word::thread_word;

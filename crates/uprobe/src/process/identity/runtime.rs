@@ -77,17 +77,17 @@ impl Runtime {
 
     /// Returns the offset from a thread's FS base of the word in which the process keeps the thread's number, if there is
     /// one.
-    pub fn thread_word(&self) -> Option<i64> {
+    pub(crate) fn thread_word(&self) -> Option<i64> {
         self.thread_word
     }
 
     /// Returns the address of the control page of the first area, and the number of areas.
-    pub fn control_pages(&self) -> (u64, u64) {
+    pub(crate) fn control_pages(&self) -> (u64, u64) {
         (self.areas.layout.control(0), self.areas.layout.areas)
     }
 
     /// Returns the holders of locks of the process and its forked children that run now.
-    pub fn holders(&self) -> Holders {
+    pub(crate) fn holders(&self) -> Holders {
         let children = self.areas.children.iter();
         let pids = children.flat_map(|children| descendants(children.inode, self.pid));
         let at = self.areas.layout.base + STATE_HOLDERS as u64;
