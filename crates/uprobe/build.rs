@@ -1,5 +1,4 @@
-//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/starts.bpf.c` for the
-//! kernel.
+//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/` for the kernel.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::{env, path::PathBuf, process::Command};
@@ -50,14 +49,23 @@ fn main() {
             clang.display()
         ),
     }
-    let arguments = ["-mcpu=v3", "-Wall", "-Werror", HEADERS];
-    let compiled = SkeletonBuilder::new()
-        .source("bpf/starts.bpf.c")
-        .obj(out.join("starts.o"))
-        .clang(&clang)
-        .clang_args(arguments)
-        .build();
-    if let Err(error) = compiled {
-        panic!("bpf/starts.bpf.c: {error:?}");
+    for name in ["sharers", "starts"] {
+        let source = format!("bpf/{name}.bpf.c");
+        let arguments = [
+            "-mcpu=v3",
+            "-D__TARGET_ARCH_x86",
+            "-Wall",
+            "-Werror",
+            HEADERS,
+        ];
+        let compiled = SkeletonBuilder::new()
+            .source(&source)
+            .obj(out.join(format!("{name}.o")))
+            .clang(&clang)
+            .clang_args(arguments)
+            .build();
+        if let Err(error) = compiled {
+            panic!("{source}: {error:?}");
+        }
     }
 }

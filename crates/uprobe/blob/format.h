@@ -452,7 +452,7 @@ static s64 format(u8 *to, u64 room, const u8 *format, struct arguments *argument
 	return text.length;
 }
 
-s64 bpf_snprintf(u8 *to, u32 room, const u8 *text, const u64 *words, u32 bytes)
+READS s64 bpf_snprintf(u8 *to, u32 room, const u8 *text, const u64 *words, u32 bytes)
 {
 	struct arguments arguments;
 	s64 length;

@@ -6,7 +6,7 @@
 
 #include "types.h"
 #include "clock.h"
-#include "thread.h"
+#include "identity.h"
 #include "memory.h"
 #include "map.h"
 #include "table.h"
@@ -22,32 +22,32 @@ enum {
 
 /* Clocks, and who runs. */
 
-u64 bpf_ktime_get_ns(void)
+QUIET u64 bpf_ktime_get_ns(void)
 {
 	return clock(MONOTONIC);
 }
 
-u64 bpf_ktime_get_coarse_ns(void)
+QUIET u64 bpf_ktime_get_coarse_ns(void)
 {
 	return clock(MONOTONIC_COARSE);
 }
 
-u64 bpf_ktime_get_boot_ns(void)
+QUIET u64 bpf_ktime_get_boot_ns(void)
 {
 	return clock(BOOTTIME);
 }
 
-u64 bpf_ktime_get_tai_ns(void)
+QUIET u64 bpf_ktime_get_tai_ns(void)
 {
 	return clock(TAI);
 }
 
-u64 bpf_get_smp_processor_id(void)
+QUIET u64 bpf_get_smp_processor_id(void)
 {
 	return cpu_and_node() & CPU_MASK;
 }
 
-u64 bpf_get_numa_node_id(void)
+QUIET u64 bpf_get_numa_node_id(void)
 {
 	return cpu_and_node() >> 12;
 }
@@ -102,7 +102,7 @@ s64 bpf_get_current_comm(u8 *buffer, u32 bytes)
 }
 
 /* The clock and the stack pointer, mixed until each bit depends on all: no state, nothing to share between threads. */
-u64 bpf_get_prandom_u32(void)
+QUIET u64 bpf_get_prandom_u32(void)
 {
 	u32 low, high;
 	u64 mixed;

@@ -8,7 +8,7 @@
 #define MEMORY_H
 
 #include "guard.h"
-#include "thread.h"
+#include "identity.h"
 
 /* Bytes that one transaction copies: what it writes has to stay in the CPU's first cache. */
 #define TRANSACTION 1024
@@ -39,9 +39,8 @@ static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
 {
 	struct vector local = { (u64)to, bytes };
 	struct vector remote = { from, bytes };
-	u64 process = this_thread() >> 32;
 
-	return system_call(PROCESS_VM_READV, process, (u64)&local, 1, (u64)&remote, 1) == bytes;
+	return system_call(PROCESS_VM_READV, this_process(), (u64)&local, 1, (u64)&remote, 1) == bytes;
 }
 
 /*
@@ -90,7 +89,7 @@ static u8 read(void *to, u64 from, u64 bytes)
 }
 
 /* As the kernel's: zeros where it fails. */
-s64 bpf_probe_read_user(void *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read_user(void *to, u32 bytes, u64 from)
 {
 	if (read(to, from, bytes))
 		return 0;
@@ -98,24 +97,24 @@ s64 bpf_probe_read_user(void *to, u32 bytes, u64 from)
 	return -EFAULT;
 }
 
-s64 bpf_probe_read(void *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read(void *to, u32 bytes, u64 from)
 {
 	return bpf_probe_read_user(to, bytes, from);
 }
 
 /* The context lies in the process's own memory here, and USDT's macros read it this way. */
-s64 bpf_probe_read_kernel(void *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read_kernel(void *to, u32 bytes, u64 from)
 {
 	return bpf_probe_read_user(to, bytes, from);
 }
 
-s64 bpf_copy_from_user(void *to, u32 bytes, u64 from)
+READS s64 bpf_copy_from_user(void *to, u32 bytes, u64 from)
 {
 	return bpf_probe_read_user(to, bytes, from);
 }
 
 /* The string's bytes with the zero that ends it; cut where there is no room. */
-s64 bpf_probe_read_user_str(u8 *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read_user_str(u8 *to, u32 bytes, u64 from)
 {
 	u32 done = 0, some, i;
 
@@ -137,17 +136,17 @@ s64 bpf_probe_read_user_str(u8 *to, u32 bytes, u64 from)
 	return bytes;
 }
 
-s64 bpf_probe_read_str(u8 *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read_str(u8 *to, u32 bytes, u64 from)
 {
 	return bpf_probe_read_user_str(to, bytes, from);
 }
 
-s64 bpf_probe_read_kernel_str(u8 *to, u32 bytes, u64 from)
+READS s64 bpf_probe_read_kernel_str(u8 *to, u32 bytes, u64 from)
 {
 	return bpf_probe_read_user_str(to, bytes, from);
 }
 
-s64 bpf_strncmp(const u8 *one, u32 bytes, const u8 *other)
+QUIET s64 bpf_strncmp(const u8 *one, u32 bytes, const u8 *other)
 {
 	u32 i;
 

@@ -45,7 +45,7 @@ static struct ring *ring_of(const struct map *map)
 	return (struct ring *)map->memory;
 }
 
-void *bpf_ringbuf_reserve(const struct map *map, u64 bytes, u64 flags)
+QUIET void *bpf_ringbuf_reserve(const struct map *map, u64 bytes, u64 flags)
 {
 	struct ring *ring = ring_of(map);
 	u64 whole = (bytes + HEAD + 7) & ~7ul, consumer, position, next;
@@ -76,17 +76,17 @@ static void finish(void *record, u32 discarded)
 	__atomic_store_n(&head->bytes, (head->bytes & ~BUSY) | discarded, __ATOMIC_RELEASE);
 }
 
-void bpf_ringbuf_submit(void *record, u64 flags)
+QUIET void bpf_ringbuf_submit(void *record, u64 flags)
 {
 	finish(record, 0);
 }
 
-void bpf_ringbuf_discard(void *record, u64 flags)
+QUIET void bpf_ringbuf_discard(void *record, u64 flags)
 {
 	finish(record, DISCARDED);
 }
 
-s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes, u64 flags)
+QUIET s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes, u64 flags)
 {
 	void *record;
 
@@ -100,7 +100,7 @@ s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes, u64 f
 	return 0;
 }
 
-u64 bpf_ringbuf_query(const struct map *map, u64 what)
+QUIET u64 bpf_ringbuf_query(const struct map *map, u64 what)
 {
 	struct ring *ring = ring_of(map);
 	u64 consumer = __atomic_load_n(&ring->consumer, __ATOMIC_ACQUIRE);

@@ -45,7 +45,7 @@ static u32 walk(const struct context *context, u64 *addresses, u32 most, u32 ski
 }
 
 /* In bytes. Only of user space: there is no kernel's stack here. */
-s64 bpf_get_stack(const struct context *context, u64 *addresses, u32 bytes, u64 flags)
+READS s64 bpf_get_stack(const struct context *context, u64 *addresses, u32 bytes, u64 flags)
 {
 	u32 frames;
 
@@ -58,7 +58,7 @@ s64 bpf_get_stack(const struct context *context, u64 *addresses, u32 bytes, u64 
 	return frames * 8;
 }
 
-s64 bpf_get_stackid(const struct context *context, const struct map *map, u64 flags)
+READS s64 bpf_get_stackid(const struct context *context, const struct map *map, u64 flags)
 {
 	u64 addresses[FRAMES];
 	u32 frames, hash, id;

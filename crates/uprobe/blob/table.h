@@ -6,7 +6,8 @@
  *
  * Looking up takes no lock: a chain that changed meanwhile ends in another bucket's mark. Updates and deletions lock
  * the bucket. A thread that finds its own lock is a signal handler in an update: -EBUSY, as the kernel answers there.
- * A lock whose thread died is taken over: each step of a change leaves the bucket whole.
+ * A lock whose thread died is taken over, and the tool releases those of processes that ended: each step of a change
+ * leaves the bucket whole.
  *
  * Of a table with a value of each thread, the values are in the threads' memory, at their node's number. A node has only
  * a count there, of the entries that it ever was: a thread's value of another entry than the present one is zero. So an
@@ -16,13 +17,11 @@
 #define TABLE_H
 
 #include "map.h"
-#include "thread.h"
+#include "identity.h"
 
 /* Ends of chains: a bucket's number with this bit, and the end of the list of free nodes. */
 #define MARK	 (1u << 31)
 #define FREE_END (MARK | 0x7fffffff)
-/* The tool's own lock: no thread of the target has this number. */
-#define TOOL	 0x7fffffff
 
 #define LOOKUPS 4 /* before a chain that keeps changing counts as one without the key */
 #define SPINS	100
@@ -38,7 +37,9 @@ struct bucket {
 struct table {
 	/* The first free node, 0 bits for how often it changed. */
 	u64 free;
-	u64 reserved[7];
+	/* Updates that failed as another process holds a lock: the tool looks whether that one is there. */
+	u64 stuck;
+	u64 reserved[6];
 	struct bucket buckets[];
 };
 
@@ -169,35 +170,34 @@ static void *table_lookup(const struct map *map, const u8 *key)
 	return NULL;
 }
 
-static u8 is_dead(u32 thread)
-{
-	return thread != TOOL && system_call(KILL, thread, 0, 0, 0, 0) == (u64)-ESRCH;
-}
-
 static u8 try_lock(struct bucket *bucket, u32 seen, u32 self)
 {
 	return __atomic_compare_exchange_n(&bucket->lock, &seen, self, 0, __ATOMIC_ACQUIRE,
 					   __ATOMIC_RELAXED);
 }
 
-static s64 lock(struct bucket *bucket)
+static s64 lock(struct table *table, struct bucket *bucket)
 {
-	u32 self = environment.has_areas ? (u32)this_thread() : TOOL, tries, holder;
+	u32 self = this_holder(), tries, holder;
 
+	/* So that others see whether the holder is alive. */
+	if (self != TOOL)
+		this_thread();
 	for (tries = 0; tries < SPINS + YIELDS; tries++) {
 		if (try_lock(bucket, 0, self))
 			return 0;
 		holder = __atomic_load_n(&bucket->lock, __ATOMIC_RELAXED);
-		if (holder == self && self != TOOL)
+		if (holder == self && self != TOOL && is_nested())
 			return -EBUSY;
 		if (tries < SPINS)
 			asm volatile("pause");
 		else
 			system_call(SCHED_YIELD, 0, 0, 0, 0, 0);
-		if (tries % SPINS == SPINS - 1 && holder && is_dead(holder) &&
+		if (tries % SPINS == SPINS - 1 && holder && is_dead_here(holder, self) &&
 		    try_lock(bucket, holder, self))
 			return 0;
 	}
+	__atomic_fetch_add(&table->stuck, 1, __ATOMIC_RELAXED);
 	return -EBUSY;
 }
 
@@ -245,7 +245,7 @@ static u32 evict(const struct map *map, u32 hash)
 		/* A step of its own, so that one bucket after the other is emptied. */
 		bucket = &table->buckets[(hash + tries * 0x9e3779b1) & map->mask];
 		if (bucket == &table->buckets[hash & map->mask] || !is_node(map, bucket->first) ||
-		    !try_lock(bucket, 0, environment.has_areas ? (u32)this_thread() : TOOL))
+		    !try_lock(bucket, 0, this_holder()))
 			continue;
 		link = &bucket->first;
 		last = *link;
@@ -284,7 +284,7 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 
 	if (flags > EXIST)
 		return -EINVAL;
-	if (lock(bucket))
+	if (lock(table_of(map), bucket))
 		return -EBUSY;
 	link = link_of(map, bucket, hash, key);
 	if (link) {
@@ -323,7 +323,7 @@ static s64 table_delete(const struct map *map, const u8 *key)
 	u32 hash = hash_of(key, map->key_size), number, *link;
 	struct bucket *bucket = &table_of(map)->buckets[hash & map->mask];
 
-	if (lock(bucket))
+	if (lock(table_of(map), bucket))
 		return -EBUSY;
 	link = link_of(map, bucket, hash, key);
 	if (!link) {

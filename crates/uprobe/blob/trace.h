@@ -49,7 +49,7 @@ static s64 trace(const struct map *ring, const u8 *text, u32 bytes, struct argum
 	return result;
 }
 
-s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64 third,
+READS s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64 third,
 		     const struct map *ring)
 {
 	u64 words[3] = { first, second, third };
@@ -60,7 +60,7 @@ s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64 third
 	return trace(ring, text, bytes, &arguments);
 }
 
-s64 bpf_trace_vprintk(const u8 *text, u32 bytes, const u64 *words, u32 word_bytes, u64 unused,
+READS s64 bpf_trace_vprintk(const u8 *text, u32 bytes, const u64 *words, u32 word_bytes, u64 unused,
 		      const struct map *ring)
 {
 	struct arguments arguments;

@@ -3,6 +3,11 @@
 #ifndef TYPES_H
 #define TYPES_H
 
+/* Helpers that make no system call: the clocks ask the vDSO. */
+#define QUIET __attribute__((section(".text.quiet")))
+/* Helpers that read memory which may not be there. */
+#define READS __attribute__((section(".text.reads")))
+
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long u64;
@@ -26,6 +31,13 @@ struct environment {
 	/* A copy whose faults end it, and the handler of signals that ends them; or 0. */
 	u64 guard_copy;
 	u64 guard_handler;
+	/* From a thread's FS base to the word that holds its number; 0 where there is none. */
+	s64 thread_word;
+	/* The control page of the first area, and how many areas follow. */
+	u64 first_control;
+	u64 areas;
+	/* The process, as the tool numbers those that share its tables: from 1. */
+	u64 process;
 };
 
 __attribute__((section(".environment"), used))
@@ -55,6 +67,13 @@ enum {
 	CONTROL_GUARD = 32,
 	CONTROL_SIGNAL_STACK = 40,
 	CONTROL_SIGNAL_STACK_BYTES = 48,
+	CONTROL_WORD = 56,
+	CONTROL_HOLDER = 64,
+	/* From the first level's frame to the control page. */
+	FIRST_FRAME_BELOW = 512,
+	AREA = 256 << 10,
+	CHILD_AREAS = 16,
+	HOLDER_BITS = 15,
 	FRAME_STACK = 184,
 	FRAME_CHECKED = 192
 };

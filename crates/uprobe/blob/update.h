@@ -5,7 +5,7 @@
 
 #include "map.h"
 #include "table.h"
-#include "thread.h"
+#include "identity.h"
 
 typedef s64 callback(const struct map *map, const void *key, void *value, void *context);
 
@@ -25,7 +25,7 @@ static u8 is_table(const struct map *map)
 	return map->kind == TABLE || map->kind == LRU_TABLE || is_of_threads(map);
 }
 
-void *bpf_map_lookup_elem(const struct map *map, const u32 *key)
+QUIET void *bpf_map_lookup_elem(const struct map *map, const u32 *key)
 {
 	if (is_table(map))
 		return table_lookup(map, (const u8 *)key);

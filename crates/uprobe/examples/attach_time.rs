@@ -1,4 +1,4 @@
-//! How long attaching takes, and how long it stops a process of 1 to 64 threads.
+//! Time that attaching takes, and for which it stops a process of 1 to 64 threads.
 //!
 //! ```sh
 //! cargo run --release -p bpfcost-uprobe --example attach_time
@@ -11,7 +11,7 @@ use bpfcost_uprobe::process::{Image, Probe, Runtime};
 use common::{Binary, program};
 use std::time::Instant;
 
-/// How often attaching is timed.
+/// Number of times attaching is timed.
 const ROUNDS: usize = 21;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What a call of a translated program costs, next to a call of a function that returns its argument; and its translation.
+//! Cost of a call of a translated program, beside a call of a function that returns its argument; and of its translation.
 //!
 //! `cargo run --release -p bpfcost-uprobe --example call_cost`. Needs neither root nor the kernel's BPF: the programs
 //! are written here. In the numbers: the call by a register, the program, its helpers written by the translator. Not in

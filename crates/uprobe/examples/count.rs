@@ -17,10 +17,10 @@ use bpfcost_uprobe::{
 use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Duration};
 
 const USAGE: &str = "usage: count OBJECT PROGRAM FUNCTION --pid PID | --path FILE";
-/// How often it prints what it counted.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Time between two lines.
+const PRINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is counted, and where.
+/// The counted function and its process.
 struct Count {
     probes: Probes,
     program: String,
@@ -86,16 +86,16 @@ fn count(arguments: &[String]) -> Result<(), Box<dyn Error>> {
                 .map_err(|_| format!("{what} is no process number"))?;
             count.attach(pid)?;
             while !count.attached.is_empty() {
-                thread::sleep(PAUSE);
+                thread::sleep(PRINT_INTERVAL);
                 count.print();
                 count.forget_ended()?;
             }
             Ok(())
         }
         "--path" => {
-            let mut starts = Starts::of(&[Path::new(what)], Starters::All)?;
+            let mut starts = Starts::new(&[Path::new(what)], Starters::All)?;
             loop {
-                for started in starts.wait(PAUSE)? {
+                for started in starts.wait(PRINT_INTERVAL)? {
                     // It is stopped until `started` is dropped. One that can't be probed is no reason to leave the others.
                     let pid = started.pid();
                     if let Err(error) = count.attach(pid) {

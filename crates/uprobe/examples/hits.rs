@@ -1,4 +1,4 @@
-//! What a hit costs: one function, probed by the same programs in user space and by the kernel, in turns. Added
+//! Cost of a hit: one function, probed by the same programs in user space and by the kernel, in turns. Added
 //! nanoseconds a call, the least of several rounds, and their ratio.
 //!
 //! ```sh
@@ -22,7 +22,7 @@ use std::{cell::Cell, rc::Rc};
 const SOURCE: &str = "examples/hits.bpf.c";
 /// That of arenas, for kernels that have them.
 const ARENA_SOURCE: &str = "examples/arena.bpf.c";
-/// How often each way is timed, in turns.
+/// Number of times each way is timed, in turns.
 const ROUNDS: usize = 5;
 /// The program that is at the return too.
 const TWICE: &str = "empty_twice";
@@ -46,7 +46,7 @@ const PROGRAMS: [(&str, &str); 12] = [
 const ARENA_PROGRAM: (&str, &str) = ("on_arena", "adds 1 in an arena");
 /// The program that writes the ring.
 const RINGER: &str = "on_ring";
-/// How the probed function begins, by its name and by how it is compiled.
+/// Beginnings of the probed function: a name, and the compiler's flags.
 const ENTRIES: [(&str, &[&str]); 4] = [
     ("push", &["-fno-omit-frame-pointer", "-fcf-protection=none"]),
     (

@@ -42,7 +42,7 @@ impl MountedFs {
         }
     }
 
-    /// Its root, as processes of the same user find it while this one has it open.
+    /// Returns the root, as processes of the same user find it while this one has it open.
     pub fn path_for_others(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/fd/{}",
@@ -51,12 +51,12 @@ impl MountedFs {
         ))
     }
 
-    /// Its root, for a fork that is to keep it.
+    /// Returns the root, for a fork that is to keep it.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Where a file of it is found, by this process alone.
+    /// Returns where a file of it is found, by this process alone.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{inside}", self.0.as_raw_fd()))
     }

@@ -12,7 +12,7 @@ use std::fs::OpenOptions;
 const COUNTS: usize = 0;
 const HANDLED: usize = 1;
 const SEEN: usize = 2;
-/// How many threads busy.c counts apart, and the distance of their numbers.
+/// Number of threads that busy.c counts apart, and the distance of their numbers.
 const LINES: usize = 256;
 const LINE: usize = 64;
 

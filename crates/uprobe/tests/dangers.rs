@@ -1,4 +1,4 @@
-//! What others do to a process while it is probed: libraries go, breakpoints come, the process ends, a stack overflows.
+//! Events in a process while it is probed: libraries go, breakpoints come, the process ends, a stack overflows.
 
 mod common;
 #[path = "common/compile.rs"]

@@ -1,4 +1,4 @@
-//! Where functions of running programs are.
+//! Addresses of functions of running programs.
 
 mod common;
 

@@ -8,7 +8,7 @@ use bpfcost_uprobe::process::{
 use common::{Binary, Target, program, wait_until};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-/// How often each thread calls each function in a round.
+/// Number of times each thread calls each function in a round.
 const CALLS: u64 = 320;
 const THREADS: u64 = 4;
 
@@ -55,7 +55,7 @@ fn only(hits: Hits) -> u64 {
     sum(hits.entry) + sum(hits.inside)
 }
 
-/// How often a function's instruction is executed in a round.
+/// Returns how often a function's instruction is executed in a round.
 fn executions(name: &str, all: &[Instruction], offset: u64) -> u64 {
     let jump = |mnemonic| *all.iter().find(|one| one.mnemonic() == mnemonic).unwrap();
     let behind = |jump: Instruction| jump.next_ip()..jump.near_branch_target();

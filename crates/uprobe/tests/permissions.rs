@@ -57,7 +57,7 @@ enum User {
     Nobody,
 }
 
-/// What this program says as a tool that attaches to a process.
+/// Returns what this program says as a tool that attaches to a process.
 fn tool(user: User, pid: i32) -> String {
     let (is_root, capabilities) = match user {
         User::RootWithoutPtrace => (true, "-sys_ptrace"),
@@ -161,7 +161,7 @@ fn two_capabilities_are_enough() {
     process.ends_well();
 }
 
-/// What Yama's setting was, which it is again in the end.
+/// Yama's earlier setting, which is put back in the end.
 struct Scope(String);
 
 impl Drop for Scope {

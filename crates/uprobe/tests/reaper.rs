@@ -20,7 +20,7 @@ use std::{
 const TARGET: &str = "BPFCOST_UPROBE_TARGET";
 /// The step at which one kills itself.
 const STEP: &str = "BPFCOST_UPROBE_STEP";
-/// How many threads of busy.c count apart, and the distance of their numbers.
+/// Number of threads of busy.c that count apart, and the distance of their numbers.
 const THREADS: usize = 4;
 const LINE: usize = 64;
 
@@ -112,7 +112,7 @@ fn a_tool_that_is_killed_leaves_no_probe() {
     assert_eq!(process.stop().1, 0);
 }
 
-/// How many calls each of the threads has made.
+/// Returns how many calls each of the threads has made.
 fn calls(process: &Target, memory: &Memory) -> Vec<u64> {
     let counts = process.address(0);
     let threads = (0..THREADS).map(|thread| counts + (thread * LINE) as u64);

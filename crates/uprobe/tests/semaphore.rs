@@ -10,7 +10,7 @@ use std::{os::unix::process::ExitStatusExt, process::Command};
 const TARGET: &str = "BPFCOST_UPROBE_TARGET";
 /// The step at which one kills itself.
 const STEP: &str = "BPFCOST_UPROBE_STEP";
-/// How many probes another tool has there.
+/// Number of probes that another tool has there.
 const OTHERS: u16 = 3;
 
 fn sites(pid: i32) -> (Function, Vec<UsdtSite>) {

@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-/// How often probes come and go.
+/// Number of times probes come and go.
 const CYCLES: u64 = 100;
 /// Connections with requests at the same time.
 const CLIENTS: usize = 4;
@@ -213,7 +213,7 @@ fn come_and_go(pid: i32, port: u16, names: &[&str], returning: &[&str], bytes: &
     }
 }
 
-/// What the Go server answers.
+/// Returns what the Go server answers.
 fn letters() -> Vec<u8> {
     (b'a'..=b'z').cycle().take(KIB << 10).collect()
 }

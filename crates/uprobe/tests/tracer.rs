@@ -67,7 +67,8 @@ impl Probed {
             let files = fs::read_dir(format!("/proc/{process}/fd"));
             let files: Vec<_> = files.into_iter().flatten().flatten().collect();
             let is_memory = |path| fs::read_link(path).is_ok_and(|to| to == Path::new(&memory));
-            files.len() == 3 && files.iter().any(|file| is_memory(file.path()))
+            // The tool, the memory and the channel, and up to two links of the kernel's programs.
+            files.len() <= 5 && files.iter().any(|file| is_memory(file.path()))
         };
         let own = fs::read_dir("/proc/self/task").unwrap();
         let children = own.map(|task| fs::read_to_string(task.unwrap().path().join("children")));

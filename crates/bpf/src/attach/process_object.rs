@@ -142,7 +142,7 @@ impl ProcessObject {
             let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
             let starters: Vec<i32> = starters.iter().map(|pid| pid.cast_signed()).collect();
             let whose = Starters::DescendantsOf(&starters);
-            self.starts = Some(Starts::of(&files, whose).map_err(probes::Error::from)?);
+            self.starts = Some(Starts::new(&files, whose).map_err(probes::Error::from)?);
         }
         // Processes that started before their starts were followed, and children that were forked before their parent was
         // attached to, are found by another look.

@@ -30,7 +30,7 @@ const PAGE_BYTES: u64 = 4096;
 const FIRST_PIECE: u64 = 0x4000;
 const PIECES: u64 = 0x1000;
 const PIECE_BITS: u32 = 32;
-/// Where an arena is in its piece, unless the source says so: not at the beginning, so that a pointer to nothing leads to
+/// Default offset of an arena in its piece: not the beginning, so that a pointer to nothing leads to
 /// nothing.
 const START: u64 = 64 << 10;
 
@@ -41,22 +41,22 @@ const NO_USER_CONV: u32 = libbpf_sys::BPF_F_NO_USER_CONV;
 const FREE_PAGES: &str = "bpf_arena_free_pages";
 const VARIABLES: &str = ".addr_space.1";
 
-/// How many arenas this process has made.
+/// Number of arenas that this process has made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Where an arena is: at the same address in all processes.
+/// Addresses of an arena, the same in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arena {
     /// The address of its first page.
     pub start: u64,
-    /// Its bytes: whole pages.
+    /// The bytes: whole pages.
     pub bytes: u64,
-    /// Whether pointers in it are always short (`BPF_F_NO_USER_CONV`).
+    /// True if pointers in it are always short (`BPF_F_NO_USER_CONV`).
     pub keeps_short: bool,
 }
 
 impl Arena {
-    pub(super) fn of(kind: MapType, info: &bpf_map_info) -> Option<Self> {
+    pub(super) fn from_info(kind: MapType, info: &bpf_map_info) -> Option<Self> {
         (kind == MapType::Arena).then(|| Arena {
             start: info.map_extra,
             bytes: u64::from(info.max_entries) * PAGE_BYTES,

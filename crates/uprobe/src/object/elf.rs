@@ -12,7 +12,7 @@ use object::{
 
 /// The section of functions that programs call.
 const FUNCTIONS: &str = ".text";
-/// What sections of single functions begin with.
+/// Prefix of sections of single functions.
 const FUNCTION_SECTIONS: &str = ".text.";
 /// The section of map definitions that libbpf 1.0 and newer don't read.
 const LEGACY_MAPS: &str = "maps";
@@ -30,7 +30,7 @@ const FUNCTION_ADDRESS: u8 = 4;
 const SYMBOL_BYTES: usize = 24;
 const INFO_AT: usize = 4;
 
-/// Why libbpf can't open a file.
+/// Reasons for which libbpf can't open a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// Not an ELF file for the machine BPF.
@@ -115,14 +115,13 @@ impl fmt::Display for Defect {
                  bpftool gen object LINKED.bpf.o FILE.bpf.o OTHER.bpf.o"
             ),
             Defect::Other => f.write_str(
-                "libbpf can't take it, and says why below\n  What only a loader of its own can load is measured where it \
-                 runs: bpfcost overhead 'LOADER' -- COMMAND",
+                "libbpf can't take it, and says why below\n  If it has a loader of its own, run that one",
             ),
         }
     }
 }
 
-/// Whether a file is an object for big-endian machines, which libbpf opens, and does not load.
+/// Returns whether a file is an object for big-endian machines, which libbpf opens, and does not load.
 pub fn is_big_endian(bytes: &[u8]) -> bool {
     File::parse(bytes).is_ok_and(|file| !file.is_little_endian())
 }
@@ -137,7 +136,7 @@ pub fn with_global_programs(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Where the bindings of static functions are that stand in sections of programs.
+/// Returns where the bindings of static functions are that stand in sections of programs.
 fn static_programs(bytes: &[u8]) -> Option<Vec<usize>> {
     let file = File::parse(bytes).ok()?;
     let (start, length) = file.section_by_name(".symtab")?.file_range()?;
@@ -240,7 +239,7 @@ fn code<'a>(
     data.get(start as usize..end as usize)
 }
 
-/// What the instructions of a function name.
+/// Returns what the instructions of a function name.
 fn targets(file: &File<'_>, (index, start): FunctionPlace, code: &[u8]) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut relocated = BTreeSet::new();

@@ -1,11 +1,11 @@
-//! Why an object can't be used.
+//! Errors of objects.
 
 use std::io;
 
 /// A result with the objects' [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an object can't be used. Each message has what libbpf printed, or the part of the verifier's log that says why.
+/// Reason for which an object can't be used. Each message has libbpf's own text, or the verifier's last lines.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is missing, or no BPF object.
@@ -15,7 +15,7 @@ pub enum Error {
         object: String,
         /// libbpf's answer.
         source: libbpf_rs::Error,
-        /// What libbpf printed.
+        /// The text that libbpf printed.
         messages: String,
     },
     /// The verifier rejected a program.
@@ -35,7 +35,7 @@ pub enum Error {
         object: String,
         /// libbpf's answer.
         source: libbpf_rs::Error,
-        /// What libbpf printed.
+        /// The text that libbpf printed.
         messages: String,
     },
     /// The pages of a map can't be mapped.
@@ -51,7 +51,7 @@ pub enum Error {
     Arena {
         /// The map's name.
         map: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
     /// The kernel does not say what is in an array of programs, or does not change it.

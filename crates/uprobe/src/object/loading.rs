@@ -33,12 +33,12 @@ use crate::translate::{Instruction, Program};
 /// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
 const LOG_BYTES: usize = 1 << 20;
 
-/// What is loaded of an object, and with which constants.
+/// Choice of an object's programs, and values of its constants.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'a> {
     /// The programs by name; none: those that the object marks for it.
     pub programs: &'a [&'a str],
-    /// What `const volatile` variables hold, by name.
+    /// Values of `const volatile` variables, by name.
     pub constants: &'a [(&'a str, &'a [u8])],
 }
 
@@ -54,9 +54,9 @@ pub struct LoadedObject {
 pub struct LoadedProgram {
     /// The name of its function.
     pub name: String,
-    /// Its section, such as `uprobe//usr/bin/app:main`.
+    /// The section, such as `uprobe//usr/bin/app:main`.
     pub section: String,
-    /// Its instructions: CO-RE relocations made, maps by the file descriptors of [`LoadedObject::maps`].
+    /// The instructions: CO-RE relocations made, maps by the file descriptors of [`LoadedObject::maps`].
     pub instructions: Vec<Instruction>,
     fd: OwnedFd,
 }
@@ -67,23 +67,23 @@ impl LoadedProgram {
         self.fd.as_fd()
     }
 
-    /// Whether its instructions name a map.
+    /// Returns whether its instructions name a map.
     pub fn uses(&self, map: &LoadedMap) -> bool {
         let fd = map.number();
         self.instructions.iter().any(|one| one.map() == Some(fd))
     }
 
-    /// Whether it makes tail calls.
+    /// Returns whether it makes tail calls.
     pub fn makes_tail_calls(&self) -> bool {
         self.instructions.iter().any(Instruction::is_tail_call)
     }
 
-    /// Whether it writes lines of text (`bpf_trace_printk`, `bpf_trace_vprintk`).
+    /// Returns whether it writes lines of text (`bpf_trace_printk`, `bpf_trace_vprintk`).
     pub fn writes_lines(&self) -> bool {
         self.instructions.iter().any(Instruction::writes_line)
     }
 
-    /// What backends translate.
+    /// Returns what backends translate.
     pub fn program(&self) -> Program<'_> {
         Program {
             instructions: &self.instructions,
@@ -116,12 +116,12 @@ impl LoadedObject {
         })
     }
 
-    /// Its programs, in the order of the object.
+    /// Returns the programs, in the order of the object.
     pub fn programs(&self) -> &[LoadedProgram] {
         &self.programs
     }
 
-    /// Its maps, in the order of the object.
+    /// Returns the maps, in the order of the object.
     pub fn maps(&self) -> &[LoadedMap] {
         &self.maps
     }
@@ -303,7 +303,7 @@ pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Obje
     })
 }
 
-/// What is loaded, with file descriptors of its own: at the numbers that the instructions have, until `object` goes.
+/// Returns what is loaded, with file descriptors of its own: at the numbers that the instructions have, until `object` goes.
 fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
     let mut numbers = Vec::new();
     let mut maps = Vec::new();
@@ -322,7 +322,7 @@ fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
             value_size: map.value_size(),
             entries: info.max_entries,
             is_read_only: info.map_flags & BPF_F_RDONLY_PROG != 0,
-            arena: Arena::of(map.map_type(), &info),
+            arena: Arena::from_info(map.map_type(), &info),
             fd,
         });
     }

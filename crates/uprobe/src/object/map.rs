@@ -23,9 +23,9 @@ const PAGE_BYTES: usize = 4096;
 /// A map that the kernel made. Dropping it closes the file descriptor.
 #[derive(Debug)]
 pub struct LoadedMap {
-    /// Its name; that of a section's map ends with the section's, such as `probe.bss`.
+    /// The name; that of a section's map ends with the section's, such as `probe.bss`.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub kind: MapType,
     /// Bytes of a key.
     pub key_size: u32,
@@ -33,9 +33,9 @@ pub struct LoadedMap {
     pub value_size: u32,
     /// The most entries.
     pub entries: u32,
-    /// Whether user space can only read it (`.rodata`).
+    /// True if user space can only read it (`.rodata`).
     pub is_read_only: bool,
-    /// Where it is, if it is an arena.
+    /// Its addresses, if it is an arena.
     pub arena: Option<Arena>,
     pub(super) fd: OwnedFd,
 }
@@ -46,12 +46,12 @@ impl LoadedMap {
         self.fd.as_fd()
     }
 
-    /// Whether its pages can be mapped: whether it is an array, as section maps are too.
+    /// Returns whether its pages can be mapped: whether it is an array, as section maps are too.
     pub fn is_array(&self) -> bool {
         self.kind == MapType::Array
     }
 
-    /// Whether it is a ring buffer.
+    /// Returns whether it is a ring buffer.
     pub fn is_ring(&self) -> bool {
         self.kind == MapType::RingBuf
     }

@@ -1,4 +1,4 @@
-//! What libbpf prints while it works on one object, kept off the terminal.
+//! Messages of libbpf while it works on one object, kept off the terminal.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ static TURN: Mutex<()> = Mutex::new(());
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs `work`, and returns with its result the warnings that libbpf printed. The process' own printer is put back.
-pub(super) fn collect<T>(work: impl FnOnce() -> T) -> (T, String) {
+pub(crate) fn collect<T>(work: impl FnOnce() -> T) -> (T, String) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collect_line = |_, line: String| {
         let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);

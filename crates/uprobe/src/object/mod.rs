@@ -17,7 +17,7 @@ mod elf;
 mod error;
 mod loading;
 mod map;
-mod messages;
+pub(crate) mod messages;
 mod pinning;
 mod printk;
 mod program_array;

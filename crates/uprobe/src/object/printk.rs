@@ -19,16 +19,16 @@ use crate::{
     process::{Child, this_process},
 };
 
-/// Where the tracepoint is switched on and off, in tracefs.
+/// File in tracefs that switches the tracepoint on and off.
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
-/// How long the kernel is watched: so many times in a row it must not have switched it on again, since
+/// Time for which the kernel is watched: so many times in a row it must not have switched it on again, since
 /// it does so several times a load.
-const LOOKS: u32 = 10;
-const MOST_LOOKS: u32 = 200;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
-/// How often the lock is tried. A load that takes longer than that is not waited for.
-const MOST_TRIES: u32 = 10_000;
+const QUIET_POLLS: u32 = 10;
+const MOST_POLLS: u32 = 200;
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Number of times the lock is tried. A load that takes longer than that is not waited for.
+const LOCK_ATTEMPTS: u32 = 10_000;
 
 /// Loads programs that write lines. The tracepoint is off again afterwards if it was off before, also where this process
 /// is killed meanwhile.
@@ -129,7 +129,7 @@ impl Switch {
     /// Switches it off until the kernel no longer switches it on.
     fn keep_off(&self) {
         let mut quiet = 0;
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MOST_POLLS {
             if self.is_on() == Some(true) {
                 // A failure shows in others().
                 let _ = fs::write(self.tracefs.path(SWITCH), "0");
@@ -137,10 +137,10 @@ impl Switch {
             } else {
                 quiet += 1;
             }
-            if quiet == LOOKS {
+            if quiet == QUIET_POLLS {
                 return;
             }
-            thread::sleep(BETWEEN_LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -158,10 +158,10 @@ impl Switch {
 
 /// Takes the lock, or goes on without it.
 fn wait_for_lock(locked: &File) {
-    for _ in 0..MOST_TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         if flock(locked, FlockOperation::NonBlockingLockExclusive).is_ok() {
             break;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 
 impl LoadedMap {
-    /// Whether it is an array of programs.
+    /// Returns whether it is an array of programs.
     pub fn is_program_array(&self) -> bool {
         self.kind == MapType::ProgArray
     }
@@ -97,7 +97,7 @@ impl LoadedObject {
         slots.into_iter().map(known).collect()
     }
 
-    /// Whether a program is in an array of programs.
+    /// Returns whether a program is in an array of programs.
     pub fn is_in_array(&self, program: &LoadedProgram) -> Result<bool> {
         for map in self.maps().iter().filter(|map| map.is_program_array()) {
             let programs = self.programs_of(map)?;

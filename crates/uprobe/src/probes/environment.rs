@@ -1,4 +1,4 @@
-//! What helpers are told of the machine and of the process that they run in.
+//! Facts about the machine and the process, for the helpers.
 
 #![allow(unsafe_code, reason = "asks the CPU what it can")]
 
@@ -8,14 +8,14 @@ use crate::{
 };
 use std::{arch::asm, arch::x86_64::__cpuid_count, fs, os::linux::fs::MetadataExt as _};
 
-/// How many transactions are tried, and how many have to commit.
-const TRIES: u32 = 64;
+/// Number of transactions that are tried, and of those that have to commit.
+const TRANSACTIONS: u32 = 64;
 const COMMITS: u32 = 48;
 /// RDPID in CPUID's leaf 7, ECX.
 const RDPID: u32 = 1 << 22;
 
 /// That of a target.
-pub(super) fn of(pid: i32, memory: &Memory) -> process::Result<Environment> {
+pub(super) fn for_process(pid: i32, memory: &Memory) -> process::Result<Environment> {
     let all = process::mappings(pid)?;
     let vdso = all.iter().find(|mapping| mapping.name == "[vdso]");
     let clock_gettime = vdso.and_then(|vdso| {
@@ -28,12 +28,12 @@ pub(super) fn of(pid: i32, memory: &Memory) -> process::Result<Environment> {
         clock_gettime,
         has_areas: true,
         namespace: namespace.map_or((0, 0), |file| (file.st_dev(), file.st_ino())),
-        ..of_this_process()
+        ..for_this_process()
     })
 }
 
 /// That of this process, whose threads have no areas.
-pub(super) fn of_this_process() -> Environment {
+pub(super) fn for_this_process() -> Environment {
     Environment {
         has_rdpid: __cpuid_count(7, 0).ecx & RDPID != 0,
         has_rtm: has_transactions(),
@@ -41,13 +41,13 @@ pub(super) fn of_this_process() -> Environment {
     }
 }
 
-/// Whether transactions commit. A CPU may have the instruction and let each of them abort.
+/// Returns whether transactions commit. A CPU may have the instruction and let each of them abort.
 fn has_transactions() -> bool {
     if !std::arch::is_x86_feature_detected!("rtm") {
         return false;
     }
     let mut commits = 0;
-    for _ in 0..TRIES {
+    for _ in 0..TRANSACTIONS {
         let committed: u32;
         // SAFETY: the CPU has the instructions; the transaction changes one register.
         unsafe {

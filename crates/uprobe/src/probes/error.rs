@@ -1,11 +1,11 @@
-//! Why programs can't run in a process.
+//! Errors of programs in processes.
 
 use crate::{object, process, translate};
 
 /// A result with the [`Error`] of probes.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why programs can't run in a process, or a map can't be used.
+/// Reason for which programs can't run in a process, or a map can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The object.
@@ -16,7 +16,7 @@ pub enum Error {
     Translate {
         /// The program.
         program: String,
-        /// Why.
+        /// The reason.
         source: translate::Error,
     },
     /// The process.
@@ -25,17 +25,17 @@ pub enum Error {
     /// The object has no such program.
     #[error("the object has no program {program}\n  it has: {}", names.join(", "))]
     NoProgram {
-        /// What was asked for.
+        /// The name that was asked for.
         program: String,
-        /// What there is.
+        /// The names that exist.
         names: Vec<String>,
     },
     /// The object has no such map.
     #[error("the object has no map {map}\n  it has: {}", names.join(", "))]
     NoMap {
-        /// What was asked for.
+        /// The name that was asked for.
         map: String,
-        /// What there is.
+        /// The names that exist.
         names: Vec<String>,
     },
     /// The map is of another kind than the one that is needed.
@@ -43,9 +43,9 @@ pub enum Error {
     WrongMap {
         /// The map.
         map: String,
-        /// Its type.
+        /// The type.
         kind: String,
-        /// What it lacks.
+        /// The missing part.
         what: &'static str,
     },
     /// A helper answered with an error.
@@ -53,7 +53,7 @@ pub enum Error {
     Map {
         /// The map.
         map: String,
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
         /// The error, as the kernel has it.
         source: std::io::Error,
@@ -66,7 +66,7 @@ pub enum Error {
     TailCallStack {
         /// The program.
         program: String,
-        /// What it may take.
+        /// The bytes that it may take.
         bytes: u32,
         /// The most that a program may take.
         most: u32,
@@ -78,9 +78,9 @@ pub enum Error {
     ThreadMemory {
         /// The map.
         map: String,
-        /// What it needs.
+        /// The bytes that it needs.
         bytes: u64,
-        /// What is left.
+        /// The bytes that are left.
         left: u64,
     },
     /// An arena has one address in all processes, and another mapping of the process is there.
@@ -94,7 +94,7 @@ pub enum Error {
         pid: i32,
         /// The address.
         address: u64,
-        /// What is there.
+        /// The other mapping.
         what: String,
     },
     /// The process filters its system calls, and an arena needs some.
@@ -126,7 +126,7 @@ pub enum Error {
     Usdt {
         /// The site's arguments.
         arguments: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The process filters its system calls, and a helper makes some.
@@ -144,7 +144,7 @@ pub enum Error {
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: String,
         /// The system's answer.
         source: std::io::Error,

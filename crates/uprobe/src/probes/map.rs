@@ -38,11 +38,14 @@ impl Map<'_> {
     /// Gives a key of an array or a table a value.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.store {
-            Some(Store::Table(table)) => table.set(key, value).map_err(|source| Error::Map {
-                map: self.map.name.clone(),
-                what: "written",
-                source,
-            }),
+            Some(Store::Table(table)) => {
+                let written = self.unless_stuck(|| table.set(key, value));
+                written.map_err(|source| Error::Map {
+                    map: self.map.name.clone(),
+                    what: "written",
+                    source,
+                })
+            }
             Some(Store::Array(pages)) => {
                 let index = index(key);
                 if index >= self.map.entries {
@@ -83,13 +86,25 @@ impl Map<'_> {
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         match self.store {
             Some(Store::Table(table) | Store::ThreadTable(table)) => {
-                table.delete(key).map_err(|source| Error::Map {
+                let deleted = self.unless_stuck(|| table.delete(key));
+                deleted.map_err(|source| Error::Map {
                     map: self.map.name.clone(),
                     what: "changed",
                     source,
                 })
             }
             _ => Err(wrong(self.map, "keys")),
+        }
+    }
+
+    /// Changes a table, once more where it waited in vain for a process that has ended.
+    fn unless_stuck<T>(&self, change: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match change() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                self.probes.release_stuck_locks();
+                change()
+            }
+            changed => changed,
         }
     }
 
@@ -176,7 +191,7 @@ impl Map<'_> {
         Ok((self.map.fd().as_raw_fd(), array))
     }
 
-    /// How many records the rings had no room for.
+    /// Returns how many records the rings had no room for.
     pub fn dropped(&self) -> Result<u64> {
         let Some(Store::Ring) = self.store else {
             return Err(wrong(self.map, "records"));
@@ -187,9 +202,9 @@ impl Map<'_> {
     }
 }
 
-/// Of arenas. Pages that nothing has used yet are made by reading them, as by any user of an arena.
+/// Memory of arenas. A page that nothing has used yet is made by reading it, as by any user of an arena.
 impl Map<'_> {
-    /// Where an arena is: at the same address in all processes.
+    /// Addresses of an arena, the same in all processes.
     pub fn arena(&self) -> Result<Arena> {
         let arena = self.map.arena;
         arena.ok_or_else(|| wrong(self.map, "address of an arena"))

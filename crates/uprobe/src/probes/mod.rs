@@ -22,6 +22,8 @@
 mod arena;
 mod environment;
 mod error;
+mod helpers;
+mod locks;
 mod map;
 mod own_helpers;
 #[allow(

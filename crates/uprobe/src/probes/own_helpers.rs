@@ -48,7 +48,7 @@ impl OwnHelpers {
 
     fn make() -> Result<Self> {
         let failed = |error| Error::system("memory for the helpers", error);
-        let environment = environment::of_this_process();
+        let environment = environment::for_this_process();
         let length = Blob::at(0, environment).bytes.len();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice.

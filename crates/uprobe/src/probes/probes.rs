@@ -10,9 +10,12 @@ use super::{
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
-    process::{Attachment, Counts, Function, Hits, Inside, Mapping, Probe, Program, UsdtSite},
+    process::{
+        self, Attachment, Counts, Function, Hits, Inside, Mapping, Probe, Program, UsdtSite,
+    },
+    translate::helpers::Environment,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An object whose programs run in user space.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct Probes {
     /// The number of the next one.
     next: u64,
     follows_children: bool,
-    /// By the order of the object's maps; none where a map's type has no form in user space.
+    /// Memory in the order of the object's maps; none where a map's type has no form in user space.
     pub(super) stores: Vec<Option<Store>>,
     pub(super) object: LoadedObject,
     specs: Specs,
@@ -38,13 +41,13 @@ pub struct Place<'a> {
     pub program: &'a str,
     /// The function.
     pub function: &'a Function,
-    /// Where in the function.
+    /// The point in the function.
     pub at: At,
-    /// What `bpf_get_attach_cookie` returns in the program.
+    /// The result of `bpf_get_attach_cookie` in the program.
     pub cookie: u64,
 }
 
-/// Where in a function a program runs.
+/// Point of a function at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Before its first instruction.
@@ -53,7 +56,7 @@ pub enum At {
     Return,
     /// Before another of its instructions.
     Inside {
-        /// Where in the function the instruction begins.
+        /// Offset of the instruction in the function.
         offset: u64,
         /// The address of a USDT site's semaphore, which is raised while the program is attached.
         semaphore: Option<u64>,
@@ -185,7 +188,10 @@ impl Probes {
             return Ok(number);
         }
         // The process is new, or it ended and another has its number, or it runs another program.
-        let target = Target::open(pid, self.follows_children)?;
+        let taken: BTreeSet<u32> = self.targets.values().map(|target| target.number).collect();
+        let free = (1..Environment::MOST_PROCESSES).find(|number| !taken.contains(number));
+        let free = free.ok_or(process::Error::Full { pid })?;
+        let target = Target::open(pid, free, self.follows_children)?;
         let number = self.next;
         self.next += 1;
         self.targets.insert(number, target);
@@ -193,20 +199,20 @@ impl Probes {
         Ok(number)
     }
 
-    /// Whether the process is there, and runs the program that was attached to.
+    /// Returns whether the process is there, and runs the program that was attached to.
     pub fn is_there(&self, attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
         target.is_some_and(|target| target.runtime.is_there())
     }
 
-    /// Whether a process, with what it has mapped, descends by fork from the one that was attached to, after its children
+    /// Returns whether a process, with what it has mapped, descends by fork from the one that was attached to, after its children
     /// were followed.
     pub fn is_child_of(&self, pid: i32, mappings: &[Mapping], attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
         target.is_some_and(|target| target.runtime.is_parent_of(pid, mappings))
     }
 
-    /// Whether the process ended, or runs another program than the one that was attached to, and had no children that
+    /// Returns whether the process ended, or runs another program than the one that was attached to, and had no children that
     /// ran the programs.
     pub fn is_over(&self, attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
@@ -216,9 +222,14 @@ impl Probes {
     /// Frees what is kept of processes that ended, or run another program, if nothing is attached there and no child may
     /// run the programs: the values of their threads, and records that were not read.
     pub fn forget_ended(&mut self) {
+        let before = self.targets.len();
         self.targets.retain(|_, target| {
             target.attachments > 0 || target.runtime.is_there() || target.runtime.has_children()
         });
+        if self.targets.len() < before {
+            // Before another process has the number.
+            self.release_locks(|_| true);
+        }
         let targets = &self.targets;
         self.latest.retain(|_, number| targets.contains_key(number));
     }
@@ -226,7 +237,7 @@ impl Probes {
     /// Puts a program of the object into a slot of an array of programs (`BPF_MAP_TYPE_PROG_ARRAY`), or empties the slot, in
     /// the kernel and in all processes. Tail calls that are made from then on see it.
     ///
-    /// What something else changes in the kernel's array is seen when the next program is attached.
+    /// Returns what something else changes in the kernel's array is seen when the next program is attached.
     pub fn set_tail_call(&mut self, map: &str, slot: u32, name: Option<&str>) -> Result<()> {
         let (index, _) = self.find(map)?;
         let map = &self.object.maps()[index];
@@ -261,7 +272,7 @@ impl Probes {
         Ok(sum(&target.runtime.detach(attached.attachment)?))
     }
 
-    /// What the probes did so far.
+    /// Returns what the probes did so far.
     pub fn hits(&self, attached: &Attached) -> Hits {
         let target = self.targets.get(&attached.target);
         target.map_or_else(Hits::default, |target| {
@@ -269,7 +280,7 @@ impl Probes {
         })
     }
 
-    /// What the program at each place did so far, in the order in which they were given to [`Self::attach`].
+    /// Returns what the program at each place did so far, in the order in which they were given to [`Self::attach`].
     pub fn counts(&self, attached: &Attached) -> Vec<Counts> {
         let target = self.targets.get(&attached.target);
         let places = target.map(|target| target.runtime.hits(&attached.attachment));
@@ -292,9 +303,11 @@ impl Probes {
         })
     }
 
-    /// Reads the records that the processes' rings have for a map: `take` gets the process and the record.
+    /// Reads the records that the processes' rings have for a map: `take` gets the process and the record. Also releases
+    /// what ended processes have locked of tables, as [`Self::trace`] does.
     pub fn consume(&mut self, name: &str, mut take: impl FnMut(i32, &[u8])) -> Result<()> {
         use std::os::fd::AsRawFd as _;
+        self.release_stuck_locks();
         let (_, map) = self.find(name)?;
         let (fd, name) = (map.fd().as_raw_fd(), map.name.clone());
         for target in self.targets.values_mut() {
@@ -306,11 +319,12 @@ impl Probes {
 
     /// Reads the lines that programs wrote by `bpf_trace_printk` and `bpf_trace_vprintk`, of each process in their order.
     pub fn trace(&mut self, mut take: impl FnMut(&TraceLine<'_>)) -> Result<()> {
+        self.release_stuck_locks();
         let mut targets = self.targets.values_mut();
         targets.try_for_each(|target| target.trace(&mut take))
     }
 
-    /// How many such lines there was no room for.
+    /// Returns how many such lines there was no room for.
     pub fn trace_dropped(&self) -> u64 {
         self.targets.values().map(Target::trace_dropped).sum()
     }
@@ -329,7 +343,7 @@ impl Probes {
     }
 }
 
-/// What the probes did, those of all functions together.
+/// Returns what the probes did, those of all functions together.
 fn sum(probes: &[Hits]) -> Hits {
     let mut all = Hits::default();
     for hits in probes {

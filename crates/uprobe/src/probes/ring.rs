@@ -7,7 +7,7 @@ use super::{
 use crate::translate::helpers::MapDescriptor;
 use std::sync::atomic::Ordering;
 
-/// Where the numbers and the data of a ring are.
+/// Offsets of a ring's numbers and data.
 const CONSUMER: usize = 0;
 const PRODUCER: usize = 4096;
 const DROPPED: usize = 4096 + 8;
@@ -22,7 +22,7 @@ const DISCARDED: u32 = 1 << 30;
 pub(super) struct Ring {
     memory: SharedMemory,
     bytes: u32,
-    /// How far it was read. The process could overwrite what stands in the memory.
+    /// Position up to which it was read. The process could overwrite the one in memory.
     position: u64,
     record: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl Ring {
         &self.memory
     }
 
-    /// What helpers get as the ring, for its address in a process.
+    /// Returns what helpers get as the ring, for its address in a process.
     pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
         MapDescriptor::ring(address, self.bytes)
     }
@@ -96,7 +96,7 @@ impl Ring {
 pub(super) struct NotARecord;
 
 impl NotARecord {
-    pub(super) fn of(self, map: &str, pid: i32) -> Error {
+    pub(super) fn in_ring(self, map: &str, pid: i32) -> Error {
         Error::Ring {
             map: map.to_owned(),
             pid,

@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{
     ptr::{self, NonNull},
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU32, AtomicU64},
 };
 
 const PAGE: usize = 4096;
@@ -33,7 +33,7 @@ impl SharedMemory {
     pub(super) fn create(bytes: usize, again_from: Option<usize>) -> Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE);
         let failed = |error| Error::system("memory for a map", error);
-        let file = rustix::fs::memfd_create("bpfcost-map", MemfdFlags::CLOEXEC).map_err(failed)?;
+        let file = rustix::fs::memfd_create("uprobe-map", MemfdFlags::CLOEXEC).map_err(failed)?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(failed)?;
         let mapped = bytes + again_from.map_or(0, |start| bytes - start);
         let (none, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
@@ -73,7 +73,7 @@ impl SharedMemory {
         self.bytes
     }
 
-    /// Where it is in this process.
+    /// Returns where it is in this process.
     pub(super) fn address(&self) -> u64 {
         self.address.as_ptr() as u64
     }
@@ -89,6 +89,13 @@ impl SharedMemory {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.mapped);
         // SAFETY: inside of the mapping, aligned, and used through atomics alone.
         unsafe { AtomicU64::from_ptr(self.address.as_ptr().add(offset).cast()) }
+    }
+
+    /// A number of 4 bytes in it.
+    pub(super) fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.mapped);
+        // SAFETY: inside of the mapping, aligned, and used through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(offset).cast()) }
     }
 
     /// Copies bytes out. Others may write them meanwhile.

@@ -13,7 +13,7 @@ use crate::{
 };
 use libbpf_rs::MapType;
 
-/// What all processes have in common.
+/// Memory that all processes have in common.
 #[derive(Debug)]
 pub(super) enum Store {
     /// The kernel's own pages.
@@ -64,7 +64,7 @@ impl Store {
     }
 }
 
-/// How a ring is mapped into its process.
+/// Returns how a ring is mapped into its process.
 pub(super) fn share_ring(ring: &Ring) -> Shared<'_> {
     Shared {
         again_from: Some(ring::DATA as u64),
@@ -72,7 +72,7 @@ pub(super) fn share_ring(ring: &Ring) -> Shared<'_> {
     }
 }
 
-/// How memory is mapped into a process.
+/// Returns how memory is mapped into a process.
 pub(super) fn share(memory: &SharedMemory) -> Shared<'_> {
     Shared {
         file: memory.file(),

@@ -4,15 +4,15 @@
 
 use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory};
 use crate::translate::helpers::{MapDescriptor, TableShape};
-use std::{ffi::c_void, io, slice};
+use std::{ffi::c_void, io, slice, sync::atomic::Ordering};
 
 /// An entry.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
-    /// Of a table of threads, which of its node's entries it is.
+    /// The value. In a table of threads, the number of the entry among those that its node ever was.
     pub(super) value: Vec<u8>,
-    /// Its node, from 0.
+    /// The number of its node, from 0.
     pub(super) number: u32,
 }
 
@@ -42,7 +42,7 @@ impl Table {
         &self.memory
     }
 
-    /// What helpers get as the table, for its address in a process.
+    /// Returns what helpers get as the table, for its address in a process.
     pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
         MapDescriptor::table(address, self.shape)
     }
@@ -107,6 +107,25 @@ impl Table {
             );
         }
         all.entries
+    }
+
+    /// Returns whether an update waited in vain for another process's lock since the last question.
+    pub(super) fn take_stuck(&self) -> bool {
+        let stuck = self.memory.number(TableShape::STUCK);
+        stuck.swap(0, Ordering::Relaxed) > 0
+    }
+
+    /// Returns the buckets that are locked, and the locks.
+    pub(super) fn locks(&self) -> Vec<(usize, u32)> {
+        let all = self.shape.locks();
+        let held = all.map(|at| (at, self.memory.half(at).load(Ordering::Acquire)));
+        held.filter(|&(_, lock)| lock != 0).collect()
+    }
+
+    /// Releases a lock, if it is still the same.
+    pub(super) fn release(&self, bucket: usize, lock: u32) {
+        let at = self.memory.half(bucket);
+        let _ = at.compare_exchange(lock, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     fn check_key(&self, key: &[u8]) {

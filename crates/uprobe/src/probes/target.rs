@@ -1,8 +1,9 @@
-//! What one process has of an object: its maps, its helpers and its programs.
+//! An object in one process: its maps, its helpers and its programs.
 
 use super::{
     arena, environment,
     error::{Error, Result},
+    helpers::Helpers,
     ring::Ring,
     store::{self, Store},
     tail_calls::ProgramTable,
@@ -12,8 +13,7 @@ use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
     process::{self, Memory, Program, Runtime, Shared},
     translate::{
-        self, ArrayPlace, Backend as _, HelperTable, Instruction, MachineCode, MapLayout, MapPlace,
-        Translator,
+        self, ArrayPlace, Backend as _, MachineCode, MapLayout, MapPlace, Translator,
         helpers::{Blob, MapDescriptor},
         most_stack,
     },
@@ -31,56 +31,20 @@ const MOST_CODE: usize = 192 << 10;
 /// and for signals that interrupt the probe.
 const MOST_STACK: u32 = 40 << 10;
 
-/// Helpers that make no system call, by name. `bpf_ktime_get_ns` and the other clocks ask the vdso.
-const QUIET: &[&str] = &[
-    "bpf_map_lookup_elem",
-    "bpf_ktime_get_ns",
-    "bpf_ktime_get_boot_ns",
-    "bpf_ktime_get_coarse_ns",
-    "bpf_ktime_get_tai_ns",
-    "bpf_get_prandom_u32",
-    "bpf_get_smp_processor_id",
-    "bpf_get_numa_node_id",
-    "bpf_ringbuf_output",
-    "bpf_ringbuf_reserve",
-    "bpf_ringbuf_submit",
-    "bpf_ringbuf_discard",
-    "bpf_ringbuf_query",
-    "bpf_loop",
-    "bpf_get_func_ip",
-    "bpf_get_attach_cookie",
-    "bpf_tail_call",
-    "bpf_strncmp",
-];
-
-/// Helpers that read memory which may not be there.
-const READERS: &[&str] = &[
-    "bpf_probe_read",
-    "bpf_probe_read_str",
-    "bpf_probe_read_user",
-    "bpf_probe_read_user_str",
-    "bpf_probe_read_kernel",
-    "bpf_probe_read_kernel_str",
-    "bpf_copy_from_user",
-    "bpf_get_stack",
-    "bpf_get_stackid",
-    "bpf_snprintf",
-    "bpf_trace_printk",
-    "bpf_trace_vprintk",
-];
-
 /// A process, and what an object has there.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) runtime: Runtime,
-    /// How many attachments there are.
+    /// The number by which locks of tables name it.
+    pub(super) number: u32,
+    /// Number of attachments.
     pub(super) attachments: usize,
-    /// Whether the process filters its system calls.
+    /// True if the process filters its system calls.
     has_seccomp: bool,
-    /// Whether programs that read memory need a guard, which is not installed yet.
+    /// True if programs that read memory need a guard, which is not installed yet.
     lacks_guard: bool,
-    helpers: HelperTable,
-    /// By the map's descriptor.
+    helpers: Helpers,
+    /// Maps by their descriptors.
     maps: BTreeMap<i32, Placed>,
     /// The ring for lines of text, and its descriptor's address, if a program writes some.
     trace: Option<(Ring, u64)>,
@@ -102,7 +66,7 @@ struct Loaded {
     code: MachineCode,
 }
 
-/// What the process has for itself.
+/// Memory of a map that this process has for itself.
 #[derive(Debug)]
 enum Own {
     /// Nothing.
@@ -116,27 +80,32 @@ enum Own {
 }
 
 impl Target {
-    /// A process without programs yet.
-    pub(super) fn open(pid: i32, follows_children: bool) -> Result<Self> {
+    /// A process without programs yet, with a number among those that share the maps' memory.
+    pub(super) fn open(pid: i32, number: u32, follows_children: bool) -> Result<Self> {
         let mut runtime = Runtime::open(pid)?;
         // A filter of system calls could end a child that takes its memory.
         if follows_children && !process::has_seccomp(pid)? {
             runtime.follow_children()?;
         }
         let has_seccomp = process::has_seccomp(pid)?;
-        let mut environment = environment::of(pid, &Memory::open(pid)?)?;
+        let mut environment = environment::for_process(pid, &Memory::open(pid)?)?;
+        environment.thread_word = runtime.thread_word();
+        environment.areas = runtime.control_pages();
+        environment.process = number;
         if !environment.has_rtm && !has_seccomp {
             environment.guard = Some(runtime.load_guard()?);
         }
         let length = Blob::at(0, environment).bytes.len();
-        let mut helpers = HelperTable::new();
+        let mut helpers = None;
         runtime.load(length, |at| {
             let blob = Blob::at(at, environment);
-            helpers = blob.helpers;
-            Ok::<_, process::Error>(blob.bytes)
+            let bytes = helpers.insert(blob).bytes.clone();
+            Ok::<_, process::Error>(bytes)
         })?;
+        let helpers = Helpers::new(helpers.expect("it was just made"));
         Ok(Target {
             runtime,
+            number,
             attachments: 0,
             has_seccomp,
             lacks_guard: environment.guard.is_some(),
@@ -174,7 +143,7 @@ impl Target {
         Ok(Program { address, cookie: 0 })
     }
 
-    /// What the kernel's arrays of programs hold now, for the programs that are here.
+    /// Returns what the kernel's arrays of programs hold now, for the programs that are here.
     pub(super) fn follow_arrays(
         &mut self,
         object: &LoadedObject,
@@ -230,7 +199,7 @@ impl Target {
         };
         self.check_calls(object, program)?;
         self.place(object, stores, program)?;
-        if self.lacks_guard && uses_any(program, READERS) {
+        if self.lacks_guard && self.helpers.are_readers_in(program) {
             self.runtime.install_guard()?;
             self.lacks_guard = false;
         }
@@ -242,7 +211,7 @@ impl Target {
             maps: &self.maps,
             trace_ring: self.trace.as_ref().map(|(_, handle)| *handle),
         };
-        let helpers = &self.helpers;
+        let helpers = self.helpers.table();
         let mut code = None;
         let address = self.runtime.load(MOST_CODE, |at| {
             let translator = Translator::of_this_machine();
@@ -273,15 +242,15 @@ impl Target {
             return Ok(());
         };
         let mut take = |record: &[u8]| {
-            if let Some(line) = TraceLine::of(pid, record) {
+            if let Some(line) = TraceLine::parse(pid, record) {
                 take(&line);
             }
         };
         let read = ring.consume(is_over, &mut take);
-        read.map_err(|error| error.of("of bpf_trace_printk", pid))
+        read.map_err(|error| error.in_ring("of bpf_trace_printk", pid))
     }
 
-    /// How many lines there was no room for.
+    /// Returns how many lines there was no room for.
     pub(super) fn trace_dropped(&self) -> u64 {
         self.trace.as_ref().map_or(0, |(ring, _)| ring.dropped())
     }
@@ -303,10 +272,10 @@ impl Target {
         };
         let is_over = !self.runtime.is_there();
         ring.consume(is_over, take)
-            .map_err(|error| error.of(name, pid))
+            .map_err(|error| error.in_ring(name, pid))
     }
 
-    /// How many records a ring had no room for.
+    /// Returns how many records a ring had no room for.
     pub(super) fn dropped(&self, map: i32) -> u64 {
         match self.maps.get(&map).map(|placed| &placed.own) {
             Some(Own::Ring(ring)) => ring.dropped(),
@@ -348,13 +317,7 @@ impl Target {
             return Ok(());
         }
         arena::check_calls(object, program, self.runtime.pid())?;
-        let loud = program
-            .instructions
-            .iter()
-            .filter_map(Instruction::helper)
-            .map(HelperTable::name)
-            .find(|name| !QUIET.contains(&name.as_str()));
-        match loud {
+        match self.helpers.loud_in(program) {
             None => Ok(()),
             Some(helper) => Err(Error::Seccomp {
                 program: program.name.clone(),
@@ -502,16 +465,6 @@ impl Target {
         }
         Ok(())
     }
-}
-
-/// Whether a program calls any of these helpers.
-fn uses_any(program: &LoadedProgram, helpers: &[&str]) -> bool {
-    let mut called = program
-        .instructions
-        .iter()
-        .filter_map(Instruction::helper)
-        .map(HelperTable::name);
-    called.any(|name| helpers.contains(&name.as_str()))
 }
 
 /// The maps for the translator.

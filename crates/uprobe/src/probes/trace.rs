@@ -5,7 +5,7 @@ use std::fmt;
 /// Bytes of the ring of a process. A line without room is dropped, and counted.
 pub(super) const RING_BYTES: u32 = 128 << 10;
 
-/// What a record has before the text: the time, process and thread, and the CPU.
+/// Bytes of a record before the text: the time, process and thread, and the CPU.
 const HEAD: usize = 24;
 const NANOS: u64 = 1_000_000_000;
 
@@ -26,7 +26,7 @@ pub struct TraceLine<'a> {
 
 impl<'a> TraceLine<'a> {
     /// A record of the ring of a process; `None` where it is none.
-    pub(super) fn of(pid: i32, record: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(pid: i32, record: &'a [u8]) -> Option<Self> {
         let (head, text) = record.split_at_checked(HEAD)?;
         let word = |index: usize| {
             let bytes = head[8 * index..][..8].try_into().expect("8 bytes");
@@ -63,9 +63,9 @@ mod tests {
     fn a_line_is_shown_as_the_kernel_shows_it() {
         let words = [12_000_345_678_u64, 7 << 32 | 8, 1];
         let mut record: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        assert_eq!(TraceLine::of(7, &record[..20]), None);
+        assert_eq!(TraceLine::parse(7, &record[..20]), None);
         record.extend(b"a\tb\n");
-        let line = TraceLine::of(7, &record).expect("a line");
+        let line = TraceLine::parse(7, &record).expect("a line");
         assert_eq!(
             line.to_string(),
             "8 [001] 12.000345: bpf_trace_printk: a\tb"

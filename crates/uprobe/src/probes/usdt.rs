@@ -1,6 +1,6 @@
-//! Where the arguments of USDT sites are, for the functions of libbpf's `bpf/usdt.bpf.h`.
+//! Arguments of USDT sites, for the functions of libbpf's `bpf/usdt.bpf.h`.
 //!
-//! Those functions find a site's *spec* in the array [`SPECS`] by the program's cookie, which is the spec's number, and
+//! The functions find a site's *spec* in the array [`SPECS`] by the program's cookie, which is the spec's number, and
 //! read each argument from the context or from the process as the spec says. Sites with the same arguments and the same
 //! cookie of the user have one spec.
 
@@ -39,7 +39,7 @@ const REGISTERS: [[&str; 4]; 20] = [
 /// The specs of an object's array.
 #[derive(Debug, Default)]
 pub(super) struct Specs {
-    /// By the sites' arguments and the user's cookie.
+    /// Numbers of specs, by the sites' arguments and the user's cookie.
     numbers: HashMap<(String, u64), u32>,
 }
 
@@ -52,7 +52,7 @@ struct Argument {
     operand: Operand,
 }
 
-/// Where it is. Registers are their offsets in `struct pt_regs`.
+/// Location of an argument. Registers are their offsets in `struct pt_regs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operand {
     Constant(i64),
@@ -65,7 +65,7 @@ enum Operand {
     },
 }
 
-/// How the object's compiler laid out a spec: libbpf 1.7 made each argument longer.
+/// Layout of a spec: libbpf 1.7 made each argument longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// 16 bytes an argument, without a second register.
@@ -108,7 +108,7 @@ impl Specs {
 
 /// The bytes of a spec: the arguments, the cookie, and how many arguments there are.
 fn spec(arguments: &str, cookie: u64, value_size: u32) -> Result<Vec<u8>, String> {
-    let format = Format::of(value_size)
+    let format = Format::for_value_size(value_size)
         .ok_or_else(|| format!("a spec has {value_size} bytes, which no libbpf is known to use"))?;
     let all: Vec<&str> = arguments.split_ascii_whitespace().collect();
     if all.len() > MOST {
@@ -132,7 +132,7 @@ fn spec(arguments: &str, cookie: u64, value_size: u32) -> Result<Vec<u8>, String
 }
 
 impl Format {
-    fn of(value_size: u32) -> Option<Self> {
+    fn for_value_size(value_size: u32) -> Option<Self> {
         let all = [Format::Short, Format::Long];
         all.into_iter()
             .find(|format| MOST * format.argument_bytes() + 16 == value_size as usize)

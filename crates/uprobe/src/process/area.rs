@@ -8,9 +8,10 @@
 use super::{
     children::Children,
     error::{Error, Result},
+    identity::Mark,
     layout::{
         AREA, CONTROL_OWNER, GUARD, IS_ON, Layout, SLOT, SLOTS, STATE, STATE_CHILDREN, STATE_LIMIT,
-        STATE_MEMORY, STATE_ON, STATE_SCRATCH, STATE_SLOTS,
+        STATE_MARK, STATE_MEMORY, STATE_ON, STATE_SCRATCH, STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -27,17 +28,17 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How far from a site its code may be: a jump reaches 2 GiB, less what lies between the two's ends.
+/// Largest distance from a site to its code: a jump reaches 2 GiB, less what lies between the two's ends.
 const REACH: u64 = (1 << 31) - (16 << 20);
 /// The bytes of code that are made at a time.
 const CODE: u64 = 256 << 10;
-/// What is left free beside other mappings, where there is room: stacks and heaps grow.
+/// Free bytes beside other mappings, if there is room: stacks and heaps grow.
 const DISTANCE: u64 = 64 << 10;
 /// The lowest address that the kernel lets programs map.
 const LOWEST: u64 = 64 << 10;
 /// The name of the shared memory in `/proc/PID/maps`.
-const NAME: &[u8] = b"bpfcost-uprobe\0";
-pub(super) const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
+const NAME: &[u8] = b"uprobe-areas\0";
+pub(super) const MAPPED: &str = "/memfd:uprobe-areas (deleted)";
 
 const NONE: u64 = libc::PROT_NONE as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -46,7 +47,7 @@ const NO_FILE: u64 = u64::MAX;
 /// The calling thread, in place of a descriptor. That of its process has another number in each kernel.
 const PIDFD_SELF: u64 = -10_000_i64 as u64;
 const MADV_GUARD_INSTALL: u64 = 102;
-/// How many ranges fit the scratch page.
+/// Number of ranges that fit the scratch page.
 const GUARDS_AT_ONCE: usize = 256;
 
 /// The block of one process, and this process's mapping of its shared part.
@@ -139,6 +140,11 @@ impl Areas {
             self.children = Some(children);
         }
         Ok(())
+    }
+
+    /// Reads the mark by which the process's memory is recognised.
+    pub(super) fn mark(&self, memory: &Memory) -> Result<Mark> {
+        Mark::read(memory, self.layout.base + STATE_MARK as u64)
     }
 
     /// Takes a slot that no other probe of the process has.
@@ -240,6 +246,8 @@ impl Areas {
         };
         let limit = layout.areas as u32;
         memory.write(base + STATE_LIMIT as u64, &limit.to_le_bytes())?;
+        let mark = Mark::random().to_le_bytes();
+        memory.write(base + STATE_MARK as u64, &mark)?;
         // No thread's FS base is this, in the area of no thread.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
         memory.write(base + STATE_ON as u64, &IS_ON.to_le_bytes())?;
@@ -365,7 +373,7 @@ impl CodeArea {
         Err(Error::NoGap { pid, size })
     }
 
-    /// Whether jumps from an address reach it, and it has so many bytes left.
+    /// Returns whether jumps from an address reach it, and it has so many bytes left.
     pub(super) fn fits(&self, near: u64, size: u64) -> bool {
         self.next.abs_diff(near) < REACH && self.next + size <= self.end
     }
@@ -383,7 +391,7 @@ impl CodeArea {
     }
 }
 
-/// Where so many bytes are free that jumps from an address reach, the nearest first.
+/// Returns where so many bytes are free that jumps from an address reach, the nearest first.
 fn gaps(all: &[Mapping], near: u64, size: u64) -> Vec<u64> {
     let (lowest, highest) = (
         near.saturating_sub(REACH).max(LOWEST),

@@ -16,29 +16,29 @@ use super::{
 };
 use std::{mem, thread, time::Duration};
 
-/// How often an attachment waits for handlers to return, and how long at a time.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_micros(300);
+/// Number of attempts to attach while handlers have to return first, and the time between two.
+const ATTEMPTS: u32 = 100;
+const RETRY_INTERVAL: Duration = Duration::from_micros(300);
 
 /// Programs for one function.
 #[derive(Debug, Clone)]
 pub struct Probe<'a> {
     /// The function.
     pub function: &'a Function,
-    /// What runs before its first instruction.
+    /// The program before its first instruction.
     pub entry: Option<Program>,
-    /// What runs before it returns, wherever it does.
+    /// The program before each of its returns.
     pub returns: Option<Program>,
-    /// What runs before instructions inside of it.
+    /// Programs before instructions inside of it.
     pub inside: &'a [Inside],
 }
 
 /// A program for one instruction of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inside {
-    /// Where in the function the instruction begins; 0 is the entry, and counted as such.
+    /// Offset of the instruction in the function; 0 is the entry, and counted as such.
     pub offset: u64,
-    /// What runs before it.
+    /// The program before it.
     pub program: Program,
     /// The address of a USDT site's semaphore, which is raised while the probe is attached.
     pub semaphore: Option<u64>,
@@ -58,7 +58,7 @@ pub struct Prepared {
 #[derive(Debug)]
 #[must_use = "it stays attached until it is given to Runtime::detach"]
 pub struct Attachment {
-    /// How long all of the process was stopped for it.
+    /// Time for which all of the process was stopped.
     pub stopped: Duration,
     pub(super) number: u64,
     pub(super) addresses: Vec<u64>,
@@ -73,7 +73,7 @@ struct Slots {
     inside: Vec<Slot>,
 }
 
-/// Where one of its programs is counted.
+/// Slots that count one of its programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
     /// The slot whose first number is its runs.
@@ -82,7 +82,7 @@ struct Slot {
     missed: u64,
 }
 
-/// What one probe of an attachment did so far.
+/// Counts of one probe of an attachment so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hits {
     /// At the function's entry.
@@ -107,9 +107,11 @@ impl Runtime {
     /// had been attached in the probes' order.
     pub fn attach(&mut self, probes: &[Probe<'_>]) -> Result<Attachment> {
         let prepared = self.prepare(probes)?;
-        for _ in 1..TRIES {
+        for _ in 1..ATTEMPTS {
             match self.attach_in(self.stop()?, &prepared) {
-                Err(Error::SavedAddress { .. }) => thread::sleep(PAUSE),
+                Err(Error::SavedAddress { .. }) => thread::sleep(RETRY_INTERVAL),
+                // While the process was stopped, that one could not go on.
+                Err(Error::MemoryShared { .. }) => self.wait_for_sharers()?,
                 other => return other,
             }
         }
@@ -159,6 +161,9 @@ impl Runtime {
         }
         for addition in &prepared.additions {
             self.check_addition(addition)?;
+        }
+        if let Some(error) = self.sharer() {
+            return Err(error);
         }
         let threads = session.threads();
         let all = mappings(self.pid)?;
@@ -298,7 +303,7 @@ impl Runtime {
         }
     }
 
-    /// What an attachment's probes did so far, in their order. May be called at any time, also after the process's
+    /// Returns what an attachment's probes did so far, in their order. May be called at any time, also after the process's
     /// end.
     pub fn hits(&self, attachment: &Attachment) -> Vec<Hits> {
         let since = |now: Counts, before: Counts| Counts {

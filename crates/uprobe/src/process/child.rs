@@ -39,7 +39,7 @@ impl Child {
         }
     }
 
-    /// Its number.
+    /// Returns the number.
     pub fn pid(&self) -> i32 {
         self.0.as_raw_nonzero().get()
     }

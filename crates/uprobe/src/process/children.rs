@@ -29,16 +29,16 @@ use std::{
 };
 
 /// The name of the memory in `/proc/PID/maps`.
-const NAME: &[u8] = b"bpfcost-children\0";
-pub(super) const MAPPED: &str = "/memfd:bpfcost-children (deleted)";
+const NAME: &[u8] = b"uprobe-children\0";
+pub(super) const MAPPED: &str = "/memfd:uprobe-children (deleted)";
 
 /// The memory for the children of one process.
 #[derive(Debug)]
 pub(super) struct Children {
     file: File,
-    /// By which mappings of it are known.
+    /// Inode of the memory, by which mappings of it are known.
     pub(super) inode: u64,
-    /// Whether this tool closed it.
+    /// True if this tool closed it.
     is_closed: bool,
 }
 
@@ -61,7 +61,7 @@ impl Children {
             let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as u64;
             let map = [0, CHILDREN_BYTES, access, flags, file, 0];
             let at = session.call("mmap", libc::SYS_mmap, map)?;
-            Ok((at, Self::of(open_again(&take(pid, file as i32)?)?)?))
+            Ok((at, Self::from_file(open_again(&take(pid, file as i32)?)?)?))
         })();
         session.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
         made
@@ -70,11 +70,11 @@ impl Children {
     /// That which an earlier tool made. If one closed it that is gone, children get slots again.
     pub(super) fn adopt(pid: i32, all: &[Mapping], at: u64) -> Option<Result<Self>> {
         let mapping = all.iter().find(|mapping| mapping.start == at)?;
-        let children = open_mapped(pid, mapping).and_then(Self::of);
+        let children = open_mapped(pid, mapping).and_then(Self::from_file);
         Some(children.and_then(|children| children.reopen().map(|()| children)))
     }
 
-    fn of(file: File) -> Result<Self> {
+    fn from_file(file: File) -> Result<Self> {
         let metadata = file.metadata();
         Ok(Children {
             inode: metadata.map_err(failed)?.ino(),
@@ -83,7 +83,7 @@ impl Children {
         })
     }
 
-    /// How many children have slots.
+    /// Returns how many children have slots.
     pub(super) fn number(&self) -> u64 {
         let mut number = [0; 8];
         let read = self.file.read_exact_at(&mut number, 0);
@@ -167,7 +167,7 @@ pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Whether a process with these mappings has one of the memory with this inode.
+/// Returns whether a process with these mappings has one of the memory with this inode.
 pub(super) fn is_descendant(inode: u64, all: &[Mapping]) -> bool {
     let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
     mapped.any(|mapping| mapping.inode == inode)

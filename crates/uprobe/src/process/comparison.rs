@@ -8,7 +8,7 @@ use super::{
 
 /// The `nop` of ten bytes that Linux 7.2 replaces by another instruction and a call, for a uprobe.
 const NOP10: [u8; 10] = [0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
-/// How many bytes of it are there again when the uprobe is gone. The others, its operand, stay a call: a thread may be
+/// Number of its bytes that are there again when the uprobe is gone. The others, its operand, stay a call: a thread may be
 /// between the two.
 const RESTORED: usize = 5;
 const CALL: u8 = 0xe8;

@@ -1,11 +1,11 @@
-//! Why a process can't be probed: one line what happened, one what to do.
+//! Errors of probed processes: one line what happened, one what to do.
 
 use std::{io, path::PathBuf};
 
 /// The result of everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a process, or one of its functions, can't be probed. Where it is returned, the process is as it was.
+/// Reason for which a process, or one of its functions, can't be probed. The process is as it was before the call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such process, or it is a zombie.
@@ -39,7 +39,7 @@ pub enum Error {
     Traced {
         /// The process.
         pid: i32,
-        /// Its tracer.
+        /// The tracer.
         tracer: i32,
     },
     /// The process that traces the probed one was killed while it held threads.
@@ -66,7 +66,7 @@ pub enum Error {
     Seccomp {
         /// The process.
         pid: i32,
-        /// Why the kernel refused to suspend the filter.
+        /// The kernel's reason for not suspending the filter.
         source: io::Error,
     },
     /// A thread did not stop.
@@ -95,6 +95,18 @@ pub enum Error {
         /// The process.
         pid: i32,
     },
+    /// Another process has the same memory (`CLONE_VM`), and executes the same code: it is not stopped while that changes.
+    #[error(
+        "process {pid} shares its memory with process {other} ({name}), which is no thread of it\n  wait until process {other} has ended, or use a kernel uprobe"
+    )]
+    MemoryShared {
+        /// The process.
+        pid: i32,
+        /// The other process.
+        other: i32,
+        /// The name of its command.
+        name: String,
+    },
     /// A file that the process doesn't execute.
     #[error("process {pid} does not execute {}\n  check /proc/{pid}/maps for the files that it does", path.display())]
     NotMapped {
@@ -116,7 +128,7 @@ pub enum Error {
     Elf {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// A symbol that isn't there.
@@ -154,7 +166,7 @@ pub enum Error {
     Symbol {
         /// The symbol.
         symbol: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The code isn't the file's: a breakpoint or another probe is in it.
@@ -176,7 +188,7 @@ pub enum Error {
     Unpatchable {
         /// The function.
         function: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A thread is always about to return to code that the patch would overwrite.
@@ -196,7 +208,7 @@ pub enum Error {
     NoGap {
         /// The process.
         pid: i32,
-        /// How many bytes were looked for.
+        /// The number of bytes that were looked for.
         size: u64,
     },
     /// Memory that has one address in all processes, and another mapping is there.
@@ -208,7 +220,7 @@ pub enum Error {
         pid: i32,
         /// The address.
         address: u64,
-        /// What is there.
+        /// The other mapping.
         what: String,
     },
     /// The code area is full.
@@ -226,9 +238,9 @@ pub enum Error {
     ThreadMemory {
         /// The process.
         pid: i32,
-        /// What the map needs.
+        /// The bytes that the map needs.
         bytes: u64,
-        /// What is left.
+        /// The bytes that are left.
         left: u64,
     },
     /// A system call that was made in the process failed.
@@ -238,13 +250,13 @@ pub enum Error {
         pid: i32,
         /// The system call.
         call: &'static str,
-        /// Its error.
+        /// The error.
         source: io::Error,
     },
     /// Something else that the system refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: String,
         /// The error.
         source: io::Error,
@@ -254,17 +266,19 @@ pub enum Error {
         "{what} needs {bytes} bytes of machine code, and {most} are the most\n  use a smaller program"
     )]
     TooLong {
-        /// What it is for.
+        /// The purpose of the code.
         what: String,
-        /// Its bytes.
+        /// The bytes.
         bytes: usize,
-        /// How many there may be.
+        /// The most bytes that there may be.
         most: usize,
     },
     /// Machine code that could not be made.
-    #[error("no machine code for {what}: {reason}\n  this is a bug of bpfcost-uprobe")]
+    #[error(
+        "no machine code for {what}: {reason}\n  this is a bug of the library: please report it"
+    )]
     Code {
-        /// What the code is for.
+        /// The purpose of the code.
         what: String,
         /// The assembler's message.
         reason: String,

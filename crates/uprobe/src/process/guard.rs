@@ -34,21 +34,21 @@ const SI_KERNEL: i32 = 0x80;
 const BUS_MCEERR_AO: i32 = 5;
 const SIGBUS: i32 = libc::SIGBUS;
 
-/// Its addresses.
+/// The addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guard {
-    /// Where the addresses of the handlers are that were there before, of [`SIGNALS`].
+    /// Address of the two words with the earlier handlers of [`SIGNALS`].
     old: u64,
     copy: u64,
     handler: u64,
-    /// What handles the signals as the kernel does by default.
+    /// Handler that does what the kernel does by default.
     default: u64,
     /// Returns from a handler.
     restorer: u64,
 }
 
 impl Guard {
-    /// Its code for an address.
+    /// Returns the code for an address.
     fn assemble(at: u64) -> Result<(Self, Vec<u8>), IcedError> {
         let mut a = CodeAssembler::new(64)?;
         let mut label = || a.create_label();
@@ -83,7 +83,7 @@ impl Guard {
         Ok((guard, made.inner.code_buffer))
     }
 
-    /// What takes the place of a signal's action. `None` where the handler can't act as that one does.
+    /// Returns what takes the place of a signal's action. `None` where the handler can't act as that one does.
     fn action(&self, old: Action) -> Option<Action> {
         match old.handler as usize {
             libc::SIG_DFL => Some(Action {

@@ -20,10 +20,10 @@ pub(super) struct Action {
     pub(super) mask: u64,
 }
 
-/// What there is to restore: nothing where `scratch` is 0.
+/// Handlers to restore: none where `scratch` is 0.
 #[derive(Default)]
 pub(super) struct Handlers {
-    /// Where system calls of the process find their arguments.
+    /// Address at which system calls of the process find their arguments.
     scratch: AtomicU64,
     ours: AtomicU64,
     old: [[AtomicU64; 4]; 2],
@@ -76,7 +76,7 @@ impl Handlers {
         self.scratch.store(scratch, Ordering::Release);
     }
 
-    /// What was replaced last.
+    /// Returns what was replaced last.
     pub(super) fn old(&self) -> [Action; 2] {
         let words = |old: &[AtomicU64; 4]| old.each_ref().map(|word| word.load(Ordering::Relaxed));
         self.old

@@ -21,7 +21,7 @@ use std::{
 pub use usdt::UsdtSite;
 pub(super) use usdt::notes_are_whole;
 
-/// How far a name may be from the one that was asked for, to be suggested: edits, a third of its length.
+/// Largest distance of a suggested name from the one that was asked for: edits, a third of its length.
 const EDITS: usize = 3;
 
 /// Bytes of an ELF file's header: its class, and the machine that it is for.
@@ -42,13 +42,13 @@ pub struct Image {
 pub struct Function {
     /// The symbol.
     pub name: String,
-    /// Where the process executes it.
+    /// The address at which the process executes it.
     pub address: u64,
-    /// Its machine code, as the file has it.
+    /// The machine code, as the file has it.
     pub code: Vec<u8>,
     /// The file's bytes between its end and the next function.
     pub padding: Vec<u8>,
-    /// Whether the Go toolchain compiled it, whose functions pass arguments in r11 and nothing in r12.
+    /// True if the Go toolchain compiled it, whose functions pass arguments in r11 and nothing in r12.
     pub is_go: bool,
     /// Addresses in it that code outside of it jumps to: the compiler's cold part of it, or hand-written code.
     pub entrances: Vec<u64>,
@@ -230,7 +230,7 @@ impl Image {
         self.function_at(&file, name, symbol.address(), symbol.size())
     }
 
-    /// What is added to the file's virtual addresses in the process.
+    /// Returns what is added to the file's virtual addresses in the process.
     fn bias(&self, file: &object::File<'_>) -> Result<u64> {
         let first = &self.mappings[0];
         let in_file = file.segments().find_map(|segment| {
@@ -425,7 +425,7 @@ fn span(start: u64, bytes: u64) -> Range<u64> {
     start..start.saturating_add(bytes)
 }
 
-/// Whether the Go toolchain compiled the code at an address. A Go program may have functions in C as well.
+/// Returns whether the Go toolchain compiled the code at an address. A Go program may have functions in C as well.
 fn is_go(file: &object::File<'_>, address: u64) -> bool {
     let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
     symbol("runtime.text").is_some_and(|start| address >= start)

@@ -5,6 +5,7 @@
 use super::{
     error::{Error, Result},
     handlers::Handlers,
+    identity::Mark,
     maps::{Mapping, Origin},
     memory::Memory,
     replaced::Replaced,
@@ -16,16 +17,18 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How many jumps there may be at once.
+/// Most jumps at once.
 const ENTRIES: usize = 4096;
 const SIZE: usize = size_of::<Shared>();
 /// In the place of a semaphore's number: it is raised, whatever it holds.
 const RAISED: u64 = u64::MAX;
 
-/// What both processes have.
+/// Memory that both processes have.
 struct Shared {
     /// The inode of the memory for children, 0 where there is none.
     children: AtomicU64,
+    /// The address of the memory's mark, 0 where it is not known yet, and the mark.
+    mark: [AtomicU64; 2],
     handlers: Handlers,
     entries: [Entry; ENTRIES],
 }
@@ -41,13 +44,13 @@ struct Entry {
     offset: AtomicU64,
     /// The address of the semaphore, 0 where there is none.
     semaphore: AtomicU64,
-    /// What it holds if it is raised, or [`RAISED`].
+    /// The number that it holds if it is raised, or [`RAISED`].
     number: AtomicU64,
     /// The address of the semaphore that is raised wherever the jump is: in forked children.
     inherited: AtomicU64,
 }
 
-/// Whether the semaphore of a jump is raised for it.
+/// State of a jump's semaphore.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Semaphore {
     /// There is none to lower.
@@ -133,6 +136,21 @@ impl Jumps {
     /// The signal handlers that were replaced.
     pub(super) fn handlers(&self) -> &Handlers {
         &self.shared().handlers
+    }
+
+    /// Says by which mark the process's memory is recognised.
+    pub(super) fn set_mark(&self, mark: Mark) {
+        let [address, number] = &self.shared().mark;
+        number.store(mark.number, Ordering::Release);
+        address.store(mark.address, Ordering::Release);
+    }
+
+    /// Returns that mark.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let [address, number] = &self.shared().mark;
+        let address = address.load(Ordering::Acquire);
+        let number = number.load(Ordering::Acquire);
+        (address != 0).then_some(Mark { address, number })
     }
 
     /// Says by which memory children are known.

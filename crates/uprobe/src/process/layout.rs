@@ -1,4 +1,4 @@
-//! Where the memory is that is kept in a process for probes, and what is in it.
+//! Layout of the memory that is kept in a process for probes.
 //!
 //! One block: the *state*, then the *areas* of threads, all private and wiped in a forked child, which therefore
 //! finds everything off, or takes slots of its own ([`super::children`]); then the *slots* of threads, which are shared
@@ -8,25 +8,31 @@
 //! Area 0 belongs to no thread: threads start with it, and look for one of their own at their first probe. Its slots
 //! count what threads without an area missed.
 
+use crate::translate::helpers::Environment;
+
 /// A page.
 const PAGE: u64 = 4096;
 
 /// The bytes of the state: see the offsets `STATE_…`.
 pub(super) const STATE: u64 = 64 << 10;
-/// Whether probes run, 4 bytes: 1, or 0 in a forked child, or 2 in one that has slots of its own.
+/// State of the probes, 4 bytes: 1 where they run, 0 in a forked child, 2 in one that has slots of its own.
 pub(super) const STATE_ON: i32 = 0;
 pub(super) const IS_ON: u32 = 1;
 pub(super) const IS_CHILD: u32 = 2;
 /// A lock for what follows, bit 0 of 4 bytes.
 pub(super) const STATE_LOCK: i32 = 4;
-/// How many slots are taken, 8 bytes: tools that come later take others.
+/// Number of slots that are taken, 8 bytes: tools that come later take others.
 pub(super) const STATE_SLOTS: i32 = 8;
-/// How many bytes of the threads' memory are taken, 8 bytes.
+/// Number of bytes of the threads' memory that are taken, 8 bytes.
 pub(super) const STATE_MEMORY: i32 = 16;
-/// Where the memory for children is, 8 bytes, 0 where there is none.
+/// Address of the memory for children, 8 bytes, 0 where there is none.
 pub(super) const STATE_CHILDREN: i32 = 24;
-/// How many areas threads may have, the one of no thread among them, 4 bytes.
+/// Number of areas that threads may have, the one of no thread among them, 4 bytes.
 pub(super) const STATE_LIMIT: i32 = 32;
+/// The first holder's number of this process, 4 bytes: 0, or that of a forked child ([`super::identity`]).
+pub(super) const STATE_HOLDERS: i32 = 36;
+/// The mark by which the memory is recognised, 8 bytes: 0 in a forked child.
+pub(super) const STATE_MARK: i32 = 40;
 /// The registers of who holds the lock.
 pub(super) const STATE_SPILL: i32 = 64;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
@@ -38,7 +44,7 @@ pub(super) const STATE_SCRATCH: u64 = STATE - PAGE;
 pub(super) const AREA: u64 = 256 << 10;
 /// A page at the start of each area that nothing may touch, so that a stack that overflows is seen.
 pub(super) const GUARD: u64 = PAGE;
-/// How many probes a thread may be in at once: one is interrupted by a signal, whose handler runs into the next.
+/// Most probes that a thread is in at once: one is interrupted by a signal, whose handler runs into the next.
 pub(super) const LEVELS: u64 = 3;
 /// The bytes of each level: a stack, on which handlers run as well, and a frame at its top.
 pub(super) const LEVEL: u64 = 80 << 10;
@@ -55,15 +61,19 @@ pub(super) const CONTROL_OWNER: u64 = 0;
 pub(super) const CONTROL_FRAME: u64 = 8;
 /// The frame after the last.
 pub(super) const CONTROL_LIMIT: u64 = 16;
-/// The process and the thread, once a helper has asked for them (`blob/types.h`).
+/// The thread's number and that of its process, 4 bytes each; 0 where they are not known yet.
 pub(super) const CONTROL_THREAD: u64 = 24;
 /// The time when a helper last asked for the handler of [`super::guard`], and whether it was there.
 pub(super) const CONTROL_GUARD: u64 = 32;
 /// The thread's signal stack, as it was then, and its bytes: helpers alone use them.
 const CONTROL_SIGNAL_STACK: u64 = 40;
 const CONTROL_SIGNAL_STACK_BYTES: u64 = 48;
+/// The address of the word in which the C library has the thread's number; 0 where it is not known.
+pub(super) const CONTROL_WORD: u64 = 56;
+/// The area's number as a holder of locks.
+pub(super) const CONTROL_HOLDER: u64 = 64;
 const _: () = assert!(CONTROL_SIGNAL_STACK + 8 == CONTROL_SIGNAL_STACK_BYTES);
-const _: () = assert!(CONTROL_SIGNAL_STACK_BYTES + 8 <= PAGE);
+const _: () = assert!(CONTROL_HOLDER + 8 <= PAGE);
 
 /// The kernel's `struct pt_regs`, from the frame's start.
 pub(super) mod regs {
@@ -89,7 +99,7 @@ pub(super) mod regs {
     pub(in super::super) const RSP: i32 = 152;
     pub(in super::super) const SS: i32 = 160;
 }
-/// What helpers return as the probed function, and as the probe's cookie (`translate::ProbeContext`).
+/// The probed function and the probe's cookie, which helpers return (`translate::ProbeContext`).
 pub(super) const FRAME_FUNCTION: i32 = 168;
 pub(super) const FRAME_COOKIE: i32 = 176;
 /// The thread's stack pointer.
@@ -97,29 +107,35 @@ pub(super) const FRAME_STACK: i32 = 184;
 /// The page that a helper last found readable in this run of the programs at a place: no page's address at its start.
 pub(super) const FRAME_CHECKED: i32 = 192;
 pub(super) const NO_PAGE: i32 = 1;
-/// How many tail calls a program has made in this run (`translate::ProbeContext`): 4 bytes.
+/// Number of tail calls that a program has made in this run (`translate::ProbeContext`): 4 bytes.
 #[cfg(test)]
 const FRAME_TAIL_CALLS: i32 = 200;
 
 /// The bytes of slots of one probe: hits, then missed, 8 bytes each.
 pub(super) const SLOT: u64 = 16;
-/// How many probes have slots: the rest of an area's slots is for programs.
+/// Number of probes that have slots: the rest of an area's slots is for programs.
 pub(super) const SLOTS: u64 = (64 << 10) / SLOT;
 
 /// The block of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Its address.
+    /// The address.
     pub(super) base: u64,
-    /// How many areas it has, the one of no thread among them.
+    /// Number of areas, the one of no thread among them.
     pub(super) areas: u64,
-    /// Where the memory for its children is, if they are followed.
+    /// Address of the memory for its children, if they are followed.
     pub(super) children: Option<u64>,
 }
 
-/// How many children may have slots of their own, and how many areas each has, the one of no thread among them.
+/// Most children with slots of their own, and the number of areas of each, the one of no thread among them.
 pub(super) const CHILDREN: u64 = 1024;
 pub(super) const CHILD_AREAS: u64 = 16;
+/// The first holder's number of the first child: those of the process itself are below.
+pub(super) const FIRST_CHILD_HOLDER: u32 = 1 << 13;
+const _: () = assert!(Layout::MOST_AREAS <= FIRST_CHILD_HOLDER as u64);
+/// The bits of a holder's number.
+pub(super) const HOLDER_BITS: u32 = Environment::HOLDER_BITS;
+const _: () = assert!(FIRST_CHILD_HOLDER as u64 + CHILDREN * CHILD_AREAS <= 1 << HOLDER_BITS);
 /// The bytes of one child's slots.
 pub(super) const CHILD: u64 = CHILD_AREAS * AREA;
 /// The memory for children: a page with the number of those that have taken slots, 8 bytes, and whether no more may take
@@ -198,6 +214,12 @@ mod tests {
             ("CONTROL_GUARD", CONTROL_GUARD),
             ("CONTROL_SIGNAL_STACK", CONTROL_SIGNAL_STACK),
             ("CONTROL_SIGNAL_STACK_BYTES", CONTROL_SIGNAL_STACK_BYTES),
+            ("CONTROL_WORD", CONTROL_WORD),
+            ("CONTROL_HOLDER", CONTROL_HOLDER),
+            ("FIRST_FRAME_BELOW", CONTROL - FIRST_FRAME),
+            ("CHILD_AREAS", CHILD_AREAS),
+            ("HOLDER_BITS", HOLDER_BITS.into()),
+            ("AREA", AREA),
             ("FRAME_STACK", FRAME_STACK as u64),
             ("FRAME_CHECKED", FRAME_CHECKED as u64),
         ] {

@@ -1,4 +1,4 @@
-//! What a process has mapped where: `/proc/PID/maps`.
+//! Mappings of a process: `/proc/PID/maps`.
 
 use super::{
     error::{Error, Result},
@@ -15,7 +15,7 @@ pub struct Mapping {
     pub end: u64,
     /// `r`, `w`, `x`, `p` or `s`, as the kernel prints them.
     pub permissions: String,
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The file's device, `major:minor` in hexadecimal.
     pub device: String,
@@ -26,18 +26,18 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Whether the process may execute it.
+    /// Returns whether the process may execute it.
     pub fn is_executable(&self) -> bool {
         self.permissions.as_bytes().get(2) == Some(&b'x')
     }
 
-    /// Whether an address lies in it.
+    /// Returns whether an address lies in it.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 }
 
-/// Where in which file the bytes at an address are.
+/// File and offset of the bytes at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Origin {
     pub(super) device: u64,
@@ -47,7 +47,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// That of an address. `None` where nothing is mapped.
-    pub(super) fn of(all: &[Mapping], address: u64) -> Option<Self> {
+    pub(super) fn find(all: &[Mapping], address: u64) -> Option<Self> {
         let mapping = all.iter().find(|mapping| mapping.contains(address))?;
         let (major, minor) = mapping.device.split_once(':')?;
         let number = |text| u64::from_str_radix(text, 16).ok();
@@ -72,7 +72,7 @@ pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
     Ok(text.lines().filter_map(parse).collect())
 }
 
-/// Whether a forked child has the mapping that begins at an address too: `dc` says that it has not.
+/// Returns whether a forked child has the mapping that begins at an address too: `dc` says that it has not.
 pub(super) fn is_copied(pid: i32, at: u64) -> Result<bool> {
     let path = format!("/proc/{pid}/smaps");
     let text = fs::read_to_string(&path).map_err(|error| Error::system(path, error))?;
@@ -125,7 +125,7 @@ mod tests {
             inode: 42,
             offset: 0x1008,
         };
-        assert_eq!(Origin::of(&[mapping], 0x7f00_0000_1008), Some(origin));
+        assert_eq!(Origin::find(&[mapping], 0x7f00_0000_1008), Some(origin));
     }
 
     #[test]

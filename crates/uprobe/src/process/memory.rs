@@ -101,7 +101,7 @@ impl Memory {
         Ok(u16::from_le_bytes(bytes))
     }
 
-    /// Whether the program has ended, in all processes that have this memory.
+    /// Returns whether the program has ended, in all processes that have this memory.
     pub(super) fn is_gone(&self) -> bool {
         // Where there is memory, but none at this address, the error is another one.
         matches!(self.read(0, &mut [0]), Err(Error::Gone { .. }))

@@ -16,6 +16,12 @@
 //! - If it is killed in the microseconds in which bytes are replaced, threads may be in the middle of them.
 //! - Where Yama lets processes trace only their own children (kernel.yama.ptrace_scope is 1), CAP_SYS_PTRACE is needed:
 //!   that other process is not the parent.
+//! - A signal handler that sets the GS base while it interrupts a probe: the process crashes.
+//! - A process under seccomp may not be asked which of its threads runs. While another process shares its memory
+//!   (`CLONE_VM`), its calls are missed; where the kernel does not announce that process (no BTF, or no CAP_BPF and
+//!   CAP_PERFMON), two threads may use one area, and crash.
+//! - A process that shares the memory and is killed while it takes an area leaves the lock of the areas: threads without
+//!   one miss their calls.
 //! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
 //!   execute the rest of the jump as other instructions, up to the detachment.
 //! - A library that is loaded again has no probes.
@@ -54,6 +60,7 @@ pub mod fault;
 pub(crate) mod fuzz;
 mod guard;
 mod handlers;
+mod identity;
 mod image;
 mod jumps;
 mod layout;
@@ -86,6 +93,7 @@ pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use child::Child;
 pub(crate) use child::this_process;
 pub use error::{Error, Result};
+pub(crate) use identity::Holders;
 pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;

@@ -1,4 +1,4 @@
-//! What is changed in a process that is stopped, and changed back: the bytes of functions, and semaphores.
+//! Changes to a stopped process, and their reversal: the bytes of functions, and semaphores.
 
 use super::{
     attachment::Attachment,
@@ -18,7 +18,7 @@ impl Runtime {
         Ok(Replaced {
             original: known.site.original,
             jump: jump(self.pid, address, known.entry)?,
-            origin: Origin::of(all, address).ok_or(Error::Gone { pid: self.pid })?,
+            origin: Origin::find(all, address).ok_or(Error::Gone { pid: self.pid })?,
             semaphore: None,
         })
     }

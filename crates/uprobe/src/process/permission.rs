@@ -1,11 +1,12 @@
-//! Why the kernel does not let this process trace another one.
+//! Rules by which the kernel does not let this process trace another one.
 
 use super::error::Error;
 use std::fs;
 
 /// The error, with the rule that probably forbids it.
 pub(super) fn refused(pid: i32) -> Error {
-    let read = |pid: &str| Standing::of(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
+    let read =
+        |pid: &str| Standing::parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.ok().and_then(|scope| scope.trim().parse().ok());
     let reason = match (read(&pid.to_string()), read("self")) {
@@ -22,7 +23,7 @@ const USER: &str = "it belongs to another user";
 const CAPABILITIES: &str = "it has capabilities that this process lacks";
 const OTHERS: &str = "it is protected (not dumpable, or by a security module)";
 
-/// What the kernel compares of two processes.
+/// Properties of a process that the kernel compares.
 #[derive(Clone, Copy)]
 struct Standing {
     user: u32,
@@ -31,7 +32,7 @@ struct Standing {
 
 impl Standing {
     /// That of a process, by its `/proc/PID/status`.
-    fn of(status: &str) -> Option<Self> {
+    fn parse(status: &str) -> Option<Self> {
         let value = |key: &str| {
             let mut lines = status.lines();
             let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -70,9 +71,9 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_forbids_it_is_named() {
-        let process = Standing::of(STATUS).unwrap();
+        let process = Standing::parse(STATUS).unwrap();
         assert_eq!((process.user, process.capabilities), (7, 0x80001));
-        assert!(Standing::of("Uid:\tx\n").is_none());
+        assert!(Standing::parse("Uid:\tx\n").is_none());
         let other = Standing { user: 8, ..process };
         assert_eq!(reason(process, other, Some(1)), USER);
         let weak = Standing {

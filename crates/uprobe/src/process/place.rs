@@ -45,17 +45,17 @@ pub(super) struct Addition {
     pub(super) new: Vec<Member>,
     /// The attachments that are there already.
     earlier: Vec<u64>,
-    /// What the site's code is going to call.
+    /// Program or list that the site's code is going to call.
     callee: Program,
 }
 
 impl Addition {
-    /// Whether nothing is there yet.
+    /// Returns whether nothing is there yet.
     pub(super) fn is_first(&self) -> bool {
         self.earlier.is_empty()
     }
 
-    /// What has the site's code call it.
+    /// Returns what has the site's code call it.
     pub(super) fn program(&self) -> Write {
         self.known.running(self.callee)
     }
@@ -137,7 +137,7 @@ impl Runtime {
         })
     }
 
-    /// What a site's code calls for these programs.
+    /// Returns what a site's code calls for these programs.
     fn callee(
         &mut self,
         known: &Known,
@@ -214,7 +214,7 @@ impl Runtime {
         self.patch(session, writes)
     }
 
-    /// What ends the programs of an attachment at an address where others stay. `None` where none does.
+    /// Returns what ends the programs of an attachment at an address where others stay. `None` where none does.
     pub(super) fn take_out(
         &mut self,
         address: u64,
@@ -239,7 +239,7 @@ impl Runtime {
         Ok(Some(known.running(callee?)))
     }
 
-    /// Whether programs of an attachment still run beside others.
+    /// Returns whether programs of an attachment still run beside others.
     pub(super) fn is_kept(&self, attachment: &Attachment) -> bool {
         let mut places = self.places.values();
         places.any(|place| place.kept.contains(&attachment.number))

@@ -1,7 +1,7 @@
 //! Code that runs several programs one after the other, where a place has more than one. A site's code calls it as it
 //! would call a program.
 //!
-//! It is never changed, as a thread may be in it: what runs at a place changes by another list.
+//! The code is never changed, as a thread may be in it: another list takes its place.
 
 use super::{
     error::{Error, Result},

@@ -27,14 +27,14 @@ const ERRORS: u64 = -4095_i64 as u64;
 pub struct Remote<'a> {
     stopped: &'a Stopped,
     tid: i32,
-    /// Where a `syscall` instruction is.
+    /// Address of a `syscall` instruction.
     instruction: u64,
     registers: Registers,
     mask: u64,
     /// SIGSTOP can't be blocked: it is sent again at the end.
     was_sent_stop: bool,
     restored: bool,
-    /// It makes no threads, but competes with the process's others, where those go on.
+    /// No threads are made, but this one competes with the process's others, where those go on.
     _priority: Priority,
 }
 

@@ -15,17 +15,17 @@ const BREAKPOINT: u8 = 0xcc;
 pub(super) struct Replaced {
     pub(super) original: [u8; JUMP],
     pub(super) jump: [u8; JUMP],
-    /// Where in which file the bytes are.
+    /// File and offset of the bytes.
     pub(super) origin: Origin,
     /// The address of a semaphore that is raised for it.
     pub(super) semaphore: Option<u64>,
 }
 
 impl Replaced {
-    /// Whether the file is still mapped there: another program, or what came in place of a library, is not ours.
+    /// Returns whether the file is still mapped there: another program, or what came in place of a library, is not ours.
     pub(super) fn is_mapped(&self, address: u64, memory: &Memory, all: &[Mapping]) -> bool {
         let read = memory.read(address, &mut [0; JUMP]);
-        read.is_ok() && Origin::of(all, address) == Some(self.origin)
+        read.is_ok() && Origin::find(all, address) == Some(self.origin)
     }
 
     /// An error where the jump at an address is not there as it was written.

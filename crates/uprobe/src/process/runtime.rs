@@ -1,4 +1,4 @@
-//! What is kept in one process, so that functions of it can be probed: memory for threads, code, and what is patched.
+//! Everything that is kept in one process to probe its functions: memory for threads, code, and the patched bytes.
 
 use super::{
     area::{Areas, CodeArea},
@@ -6,6 +6,7 @@ use super::{
     children::{descendants, is_descendant},
     error::{Error, Result},
     guard::Guard,
+    identity::{self, Proof},
     image::{Function, Image},
     maps::Mapping,
     memory::{Memory, Write},
@@ -14,12 +15,13 @@ use super::{
     replaced::Replaced,
     session::Session,
     site::{JUMP, Site, When},
+    stopped::has_seccomp,
     tracer::Tracer,
     trampoline::{Context, Trampoline},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
@@ -32,12 +34,12 @@ const CPU_AREAS: u64 = 8;
 const TRAMPOLINE: u64 = 2048;
 
 /// A program in the process: machine code that a C function of the type `u64 (const struct pt_regs *)` could be.
-/// It may use no vector register, and needs no more than 64 KiB of stack.
+/// The program may use no vector register, and needs no more than 64 KiB of stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Program {
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// What `bpf_get_attach_cookie` returns in it.
+    /// The result of `bpf_get_attach_cookie` in it.
     pub cookie: u64,
 }
 
@@ -48,7 +50,7 @@ impl Program {
         Program { cookie, ..self }
     }
 
-    /// What a trampoline begins with once it is attached.
+    /// Returns what a trampoline begins with once it is attached.
     pub(super) fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -57,7 +59,7 @@ impl Program {
     }
 }
 
-/// How often a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
+/// Number of times a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
 /// area left. The sum is the number of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -75,20 +77,20 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// What is still to be written into the process's code.
+    /// Bytes that are still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
-    /// Where all that code goes on in functions, and the instruction that jumps there.
+    /// Addresses at which that code goes on in functions, and of the instructions that jump there.
     backs: BTreeSet<(u64, u64)>,
     /// The slots of each function's entry and returns, and of each instruction inside: the first counts in the site's
     /// code, the others in lists of programs.
     pub(super) slots: HashMap<(u64, When), Vec<u64>>,
     /// The code of each list of programs that was ever needed: it is used again.
     pub(super) lists: HashMap<Vec<Listed>, u64>,
-    /// How many attachments were prepared.
+    /// Number of attachments that were prepared.
     pub(super) attachments: u64,
-    /// Those that could not be restored when they ended: the process could not be stopped, or there
+    /// Attachments that could not be restored when they ended: the process could not be stopped, or there
     /// was no memory for code.
     pub(super) lost: Vec<Attachment>,
     /// The bytes that are replaced now, by their address.
@@ -97,13 +99,19 @@ pub struct Runtime {
     pub(super) places: BTreeMap<u64, Place>,
     /// The copy for helpers, if it was loaded.
     pub(super) guard: Option<Guard>,
+    /// Proof of a thread's identity in code that is assembled.
+    pub(super) proof: Proof,
+    /// True if no other process had this memory at the last look.
+    pub(super) is_alone: AtomicBool,
+    /// The offset from a thread's FS base of the word that holds its number.
+    pub(super) thread_word: Option<i64>,
 }
 
 /// A site's code.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) site: Site,
-    /// What its counts are for: two functions may have one RET.
+    /// Key of its counts: two functions may have one RET.
     key: (u64, When),
     pub(super) at: u64,
     pub(super) entry: u64,
@@ -112,7 +120,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What has it run a program.
+    /// Returns what has it run a program.
     pub(super) fn running(&self, program: Program) -> Write {
         Write {
             address: self.at,
@@ -166,8 +174,10 @@ impl Runtime {
             }
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
+        let thread_word = identity::thread_word(pid, session.threads(), &memory);
         session.finish()?;
-        Ok(Runtime {
+        tracer.set_mark(areas.mark(&memory)?);
+        let mut runtime = Runtime {
             pid,
             memory,
             tracer,
@@ -183,7 +193,17 @@ impl Runtime {
             replaced: BTreeMap::new(),
             places: BTreeMap::new(),
             guard: None,
-        })
+            proof: Proof {
+                counter: None,
+                // The filter may answer with the process's death.
+                asks: !has_seccomp(pid)?,
+            },
+            is_alone: AtomicBool::new(false),
+            thread_word,
+        };
+        runtime.share_counter()?;
+        runtime.wait_for_sharers()?;
+        Ok(runtime)
     }
 
     /// Has forked children of the process run the probes that are attached from now on, and theirs. Their calls are
@@ -201,14 +221,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Whether a process, with what it has mapped, is a child that was forked while children were followed, or a child's
+    /// Returns whether a process, with what it has mapped, is a child that was forked while children were followed, or a child's
     /// child, and runs the same program.
     pub fn is_parent_of(&self, pid: i32, mappings: &[Mapping]) -> bool {
         let children = self.areas.children.as_ref();
         children.is_some_and(|children| pid != self.pid && is_descendant(children.inode, mappings))
     }
 
-    /// Whether there are such children, of those that had probes.
+    /// Returns whether there are such children, of those that had probes.
     pub fn has_children(&self) -> bool {
         let children = self.areas.children.as_ref();
         children.is_some_and(|children| {
@@ -216,7 +236,7 @@ impl Runtime {
         })
     }
 
-    /// How many children had probes so far.
+    /// Returns how many children had probes so far.
     pub fn children(&self) -> u64 {
         let children = self.areas.children.as_ref();
         children.map_or(0, |children| children.number())
@@ -310,6 +330,7 @@ impl Runtime {
         let slot = self.slot(key, |_| true)?;
         let context = Context {
             layout: self.areas.layout,
+            proof: self.proof,
             slot,
             function: match site.when {
                 When::Entry | When::Return => function.address,
@@ -350,7 +371,7 @@ impl Runtime {
         Ok(slot)
     }
 
-    /// Whether the process still runs the program that this was made for.
+    /// Returns whether the process still runs the program that this was made for.
     pub fn is_there(&self) -> bool {
         self.memory.read_u64(self.areas.layout.base).is_ok()
     }

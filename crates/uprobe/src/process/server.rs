@@ -1,9 +1,10 @@
-//! What the tracer process does: it stops the probed process, has it make system calls, and undoes all of that when
+//! Work of the tracer process: it stops the probed process, has it make system calls, and undoes all of that when
 //! the tool is gone.
 
 use super::{
     children::descendants,
     error::{Error, Result},
+    identity::Watched,
     jumps::Jumps,
     maps::mappings,
     memory::Memory,
@@ -12,15 +13,18 @@ use super::{
     wire::{self, Message},
 };
 use rustix::{
-    event::{PollFd, PollFlags},
+    event::{PollFd, PollFlags, Timespec},
     fd::OwnedFd,
 };
-use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, os::unix::net::UnixStream, thread, time::Duration};
 
-/// How often it tries that again in forked children.
-const TRIES: u32 = 500;
-/// How long it waits before it tries again to stop a process that another one traces.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Number of times it tries that again in forked children.
+const CHILD_ATTEMPTS: u32 = 500;
+/// Time between two attempts to stop a process that another one traces.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// Time between two looks for processes that share the memory; longer where some stay.
+const SHARER_INTERVAL: Duration = Duration::from_millis(100);
+const MOST_SHARER_INTERVAL: Duration = Duration::from_secs(5);
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
 /// not say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that
 /// doesn't serialize.
@@ -31,6 +35,9 @@ pub(super) struct Server<'a> {
     pid: i32,
     memory: &'a Memory,
     jumps: &'a Jumps,
+    watched: Option<&'a Watched>,
+    /// When it looks again for processes that share the memory.
+    interval: Cell<Duration>,
     channel: &'a UnixStream,
     tool: &'a OwnedFd,
 }
@@ -38,7 +45,7 @@ pub(super) struct Server<'a> {
 /// A system call: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
 
-/// What the process was made to map and open in one session, and no thread uses yet.
+/// Mappings and files that were made in one session, and that no thread uses yet.
 #[derive(Default)]
 struct Made {
     mappings: Vec<(u64, u64)>,
@@ -50,13 +57,15 @@ impl<'a> Server<'a> {
         pid: i32,
         memory: &'a Memory,
         jumps: &'a Jumps,
-        channel: &'a UnixStream,
-        tool: &'a OwnedFd,
+        watched: Option<&'a Watched>,
+        (channel, tool): (&'a UnixStream, &'a OwnedFd),
     ) -> Self {
         Server {
             pid,
             memory,
             jumps,
+            watched,
+            interval: Cell::new(SHARER_INTERVAL),
             channel,
             tool,
         }
@@ -66,8 +75,8 @@ impl<'a> Server<'a> {
     pub(super) fn run(&self) {
         while let Some(request) = self.next() {
             let stopped = match request.numbers[..] {
-                [wire::STOP_ALL] => self.stop(Stopped::all),
-                [wire::STOP_ONE] => self.stop(Stopped::one),
+                [wire::STOP_ALL] => self.stop_all(),
+                [wire::STOP_ONE] => self.stop(Stopped::one).map(|one| (one, Vec::new())),
                 [wire::RESTORE_CHILDREN, ref addresses @ ..] => {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
@@ -78,7 +87,7 @@ impl<'a> Server<'a> {
                 }
                 _ => break,
             };
-            let stopped = match stopped {
+            let (stopped, sharers) = match stopped {
                 Ok(stopped) => stopped,
                 Err(error) => {
                     self.reply(Err(error));
@@ -87,7 +96,7 @@ impl<'a> Server<'a> {
             };
             let finished = self.hold(&stopped, request.numbers == [wire::STOP_ALL]);
             // The reply says that the threads go on.
-            drop(stopped);
+            drop((stopped, sharers));
             match finished {
                 Some(result) => self.reply(result),
                 None => break,
@@ -95,10 +104,12 @@ impl<'a> Server<'a> {
         }
         // Restored while threads run, an instruction could be seen half old and half new.
         while !self.jumps.is_empty() || !self.jumps.handlers().is_empty() {
-            match self.stop(Stopped::all) {
-                Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
+            match self.stop_all() {
+                Err(Error::Unstoppable { .. } | Error::Traced { .. }) => {
+                    thread::sleep(RETRY_INTERVAL)
+                }
                 stopped => {
-                    let _ = stopped.map(|stopped| self.restore(&stopped));
+                    let _ = stopped.map(|(stopped, _sharers)| self.restore(&stopped));
                     break;
                 }
             }
@@ -112,6 +123,43 @@ impl<'a> Server<'a> {
             return Err(Error::Gone { pid: self.pid });
         }
         stop(self.pid)
+    }
+
+    /// Stops all threads of the process, and the processes that share its memory, as far as they can be: they execute
+    /// the same code.
+    fn stop_all(&self) -> Result<(Stopped, Vec<Stopped>)> {
+        let stopped = self.stop(Stopped::all)?;
+        let mut sharers: Vec<Stopped> = Vec::new();
+        if self.watched.is_some_and(|watched| watched.count() == 0) {
+            return Ok((stopped, sharers));
+        }
+        let Some(mark) = self.jumps.mark() else {
+            return Ok((stopped, sharers));
+        };
+        let mut tried = BTreeSet::new();
+        // One that was not stopped yet may have made another.
+        loop {
+            let mut new = mark.sharers(self.pid);
+            new.retain(|sharer| tried.insert(sharer.pid));
+            if new.is_empty() {
+                return Ok((stopped, sharers));
+            }
+            sharers.extend(new.iter().filter_map(|one| Stopped::all(one.pid).ok()));
+        }
+    }
+
+    /// Takes processes that shared the memory, and are gone, off the counter. Returns how long to wait before the next
+    /// time.
+    fn count_sharers(&self, watched: &Watched) -> Duration {
+        let counted = watched.count();
+        let (Some(mark), 1..) = (self.jumps.mark(), counted) else {
+            return SHARER_INTERVAL;
+        };
+        if !mark.sharers(self.pid).is_empty() {
+            return (2 * self.interval.get()).min(MOST_SHARER_INTERVAL);
+        }
+        watched.take_off(counted);
+        SHARER_INTERVAL
     }
 
     /// Restores jumps in all that the process has forked and that still runs its program, once it can't fork with these
@@ -134,9 +182,9 @@ impl<'a> Server<'a> {
                         restored.insert(pid);
                     }
                     // It may be about to end, or to execute another program, or in another tracer's hands.
-                    Err(_) if tries < TRIES => {
+                    Err(_) if tries < CHILD_ATTEMPTS => {
                         tries += 1;
-                        thread::sleep(PAUSE);
+                        thread::sleep(RETRY_INTERVAL);
                     }
                     Err(error) => return Err(error),
                 }
@@ -261,7 +309,20 @@ impl<'a> Server<'a> {
             PollFd::new(self.tool, PollFlags::IN),
             PollFd::new(self.channel, PollFlags::IN),
         ];
-        while !matches!(rustix::event::poll(&mut either, None), Ok(1..)) {}
+        loop {
+            let timeout = self.watched.map(|_| {
+                let timeout = Timespec::try_from(self.interval.get());
+                timeout.expect("it is a few seconds")
+            });
+            match rustix::event::poll(&mut either, timeout.as_ref()) {
+                Ok(1..) => break,
+                Ok(0) => {
+                    let next = self.watched.map(|watched| self.count_sharers(watched));
+                    self.interval.set(next.unwrap_or(SHARER_INTERVAL));
+                }
+                Err(_) => {}
+            }
+        }
         if !either[0].revents().is_empty() {
             return None;
         }
@@ -322,7 +383,7 @@ mod tests {
         let (memory, jumps) = (Memory::open(pid).unwrap(), Jumps::new().unwrap());
         let (channel, _) = UnixStream::pair().unwrap();
         let tool = this_process().unwrap();
-        let server = Server::new(pid, &memory, &jumps, &channel, &tool);
+        let server = Server::new(pid, &memory, &jumps, None, (&channel, &tool));
         let bytes = [const { std::sync::atomic::AtomicU8::new(0) }; 2];
         let write = |address: u64| Write {
             address,

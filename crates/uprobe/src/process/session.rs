@@ -62,7 +62,7 @@ impl Session {
         &self.threads
     }
 
-    /// How long the process has been stopped, from before its first thread was.
+    /// Returns how long the process has been stopped, from before its first thread was.
     pub fn duration(&self) -> Duration {
         self.since.elapsed()
     }

@@ -19,7 +19,7 @@ use rustix::{
 use std::{io::IoSlice, mem::MaybeUninit};
 
 const PAGE: u64 = 4096;
-/// How many descriptors are sent at once.
+/// Number of descriptors that are sent at once.
 const AT_ONCE: usize = 32;
 /// The offsets in the scratch page: a `struct msghdr`, its `struct iovec`, the byte that goes along, and the
 /// descriptors.
@@ -31,16 +31,16 @@ const CONTROL: u64 = 128;
 const HEADER_BYTES: usize = 56;
 const CONTROL_HEADER: u64 = 16;
 
-/// What is to be mapped.
+/// A file to map.
 #[derive(Debug, Clone, Copy)]
 pub struct Shared<'a> {
     /// The file.
     pub file: BorrowedFd<'a>,
-    /// Its bytes, whole pages.
+    /// The bytes, whole pages.
     pub bytes: u64,
-    /// Whether it can only be read.
+    /// True if it can only be read.
     pub is_read_only: bool,
-    /// Where a second mapping of the rest of the file begins that follows the first one: a ring's records never end at
+    /// Offset of a second mapping of the rest of the file, which follows the first one: a ring's records never end at
     /// its end.
     pub again_from: Option<u64>,
     /// The address that it has to have, for the kernel's arenas. Their pages come when they are used first.

@@ -3,7 +3,7 @@
 use super::{image::Function, maps::Mapping};
 
 impl Mapping {
-    /// How far this mapping of a file is from another one of the same bytes, in another process: what is executed there
+    /// Returns how far this mapping of a file is from another one of the same bytes, in another process: what is executed there
     /// is executed here at an address that is so much higher.
     pub fn shift_from(&self, other: &Mapping) -> u64 {
         let start = |mapping: &Mapping| mapping.start.wrapping_sub(mapping.offset);

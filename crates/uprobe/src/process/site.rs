@@ -1,4 +1,4 @@
-//! Where in a function a jump can be written: over its first bytes, over its RETs, and over other instructions.
+//! Places for a jump in a function: over its first bytes, over its RETs, and over other instructions.
 //!
 //! A jump takes 5 bytes. The instructions that it overwrites are executed elsewhere, so no branch may lead into
 //! them, and no return address may: a CALL is among them only as the last.
@@ -15,7 +15,7 @@ use iced_x86::{Code, FlowControl, Instruction, Mnemonic, Register};
 /// The bytes of `jmp rel32`.
 pub(super) const JUMP: usize = 5;
 
-/// Where in a call a probe runs.
+/// Moment of a call at which a probe runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum When {
     /// Before the first instruction.
@@ -31,13 +31,13 @@ pub enum When {
 pub struct Site {
     /// The function.
     pub function: String,
-    /// What the place is.
+    /// The kind of place.
     pub when: When,
-    /// Where the jump begins.
+    /// Address of the jump.
     pub address: u64,
     /// The bytes that it replaces.
     pub original: [u8; JUMP],
-    /// Whether the function is Go's.
+    /// True if the function is Go's.
     pub is_go: bool,
     /// The instructions that it replaces, at least partly.
     pub(super) instructions: Vec<Instruction>,
@@ -136,7 +136,7 @@ impl Site {
             .map_or(self.address, Instruction::ip)
     }
 
-    /// What its counts are for: a function's entry, all of its returns, or one instruction.
+    /// Returns what its counts are for: a function's entry, all of its returns, or one instruction.
     pub(super) fn key(&self, function: &Function) -> (u64, When) {
         match self.when {
             When::Entry | When::Return => (function.address, self.when),
@@ -144,7 +144,7 @@ impl Site {
         }
     }
 
-    /// Whether it is the same place, maybe under another name of the function.
+    /// Returns whether it is the same place, maybe under another name of the function.
     pub(super) fn is_same(&self, other: &Site) -> bool {
         let what = |site: &Site| {
             (
@@ -158,7 +158,7 @@ impl Site {
         what(self) == what(other) && self.instructions == other.instructions
     }
 
-    /// Whether flags, registers and the red zone have to stay as they are: before any instruction but the first and a
+    /// Returns whether flags, registers and the red zone have to stay as they are: before any instruction but the first and a
     /// RET of Go, which has no red zone and leaves r12 and the flags dead there.
     pub(super) fn is_amid(&self) -> bool {
         let is_return = |one: &Instruction| one.flow_control() == FlowControl::Return;
@@ -166,7 +166,7 @@ impl Site {
             && !(self.is_go && self.instructions.get(self.probed).is_some_and(is_return))
     }
 
-    /// Whether its instructions reach into these bytes.
+    /// Returns whether its instructions reach into these bytes.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.address < end && start < self.end()
     }
@@ -177,7 +177,7 @@ impl Site {
         last.max(self.address + JUMP as u64)
     }
 
-    /// Whether a thread at this address would execute half an instruction once the jump is there.
+    /// Returns whether a thread at this address would execute half an instruction once the jump is there.
     pub fn is_inside(&self, address: u64) -> bool {
         (self.address + 1..self.address + JUMP as u64).contains(&address)
     }
@@ -199,7 +199,7 @@ impl Returns {
     }
 }
 
-/// Whether an instruction is a CALL.
+/// Returns whether an instruction is a CALL.
 pub(super) fn is_call(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -207,7 +207,7 @@ pub(super) fn is_call(instruction: &Instruction) -> bool {
     )
 }
 
-/// Whether a CALL can be done by a PUSH and a JMP.
+/// Returns whether a CALL can be done by a PUSH and a JMP.
 fn is_movable_call(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Call_rel32_64 => true,

@@ -1,4 +1,4 @@
-//! Where a file's own code begins in each process that executes it.
+//! Beginning of a file's own code in each process that executes it.
 
 use super::error::{Error, Result};
 use object::{
@@ -88,7 +88,7 @@ impl Elf<'_> {
         Ok(None)
     }
 
-    /// Whether a file that can lie anywhere is a program: it names a dynamic linker, or says so.
+    /// Returns whether a file that can lie anywhere is a program: it names a dynamic linker, or says so.
     fn is_program(&self) -> object::read::Result<bool> {
         let mut segments = self.header.program_headers(self.endian, self.data)?.iter();
         let has_linker = segments.any(|one| one.p_type(self.endian) == elf::PT_INTERP);
@@ -119,7 +119,7 @@ impl Elf<'_> {
         Ok(bytes.map(number).filter(|&address| address != 0))
     }
 
-    /// Where in the file an address is.
+    /// Returns where in the file an address is.
     fn offset(&self, address: u64) -> object::read::Result<Option<u64>> {
         let segments = self.header.program_headers(self.endian, self.data)?;
         Ok(segments.iter().find_map(|segment| {

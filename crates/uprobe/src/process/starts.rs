@@ -23,20 +23,20 @@ use std::{collections::BTreeSet, fs, io, path::Path, rc::Rc, thread, time::Durat
 
 /// The compiled `bpf/starts.bpf.c`.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starts.o"));
-/// Its program.
+/// The program.
 const PROGRAM: &str = "on_start";
 /// The initial PID namespace, whose numbers the program sees (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
-/// How often the process that lets others go looks for more once the uprobe is gone, and how long it waits in between.
-const PASSES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+/// Number of times the process that lets others go looks for more once the uprobe is gone, and how long it waits in between.
+const LAST_PASSES: u32 = 20;
+const PASS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Whose starts of a file are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starters<'a> {
-    /// Those of all processes.
+    /// Starts by all processes.
     All,
-    /// Those of these processes and of what descends from them, as far as no process in between has ended.
+    /// Starts by these processes and their descendants, as far as no process in between has ended.
     DescendantsOf(&'a [i32]),
 }
 
@@ -47,7 +47,7 @@ pub enum Starters<'a> {
 /// # let mut probes: bpfcost_uprobe::probes::Probes = todo!();
 /// use bpfcost_uprobe::{probes::{At, Place}, process::{Image, Starters, Starts}};
 ///
-/// let mut starts = Starts::of(&["/usr/bin/app".as_ref()], Starters::All)?;
+/// let mut starts = Starts::new(&["/usr/bin/app".as_ref()], Starters::All)?;
 /// loop {
 ///     for started in starts.wait(std::time::Duration::from_secs(1))? {
 ///         let function = Image::of_program(started.pid())?.function("main")?;
@@ -69,7 +69,7 @@ pub struct Starts {
     waiting: Rc<Waiting>,
     roots: MapHandle,
     missed: MapHandle,
-    /// Those that were handed out.
+    /// Stops that were handed out.
     known: BTreeSet<Stop>,
     object: Object,
 }
@@ -93,21 +93,21 @@ struct Waiting {
 }
 
 impl Starts {
-    /// Whether starts can be followed from here: not in a container with process numbers of its own.
+    /// Returns whether starts can be followed from here: not in a container with process numbers of its own.
     pub fn is_supported() -> bool {
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         namespace.ends_with(FIRST_NAMESPACE)
     }
 
-    /// Whether a file has code that each process executes first of it: not all libraries do.
+    /// Returns whether a file has code that each process executes first of it: not all libraries do.
     pub fn can_follow(file: &Path) -> bool {
         start_point(file).is_ok()
     }
 
     /// Begins to stop processes that start one of these files: programs or shared libraries.
-    pub fn of(files: &[&Path], whose: Starters<'_>) -> Result<Self> {
+    pub fn new(files: &[&Path], whose: Starters<'_>) -> Result<Self> {
         if !Self::is_supported() {
-            let reason = "the numbers of processes are others in this PID namespace\n  run bpfcost outside of it, or probe \
+            let reason = "the numbers of processes are others in this PID namespace\n  run this tool outside of it, or probe \
                           processes that run already";
             return Err(Error::system(
                 "starts of processes can't be followed in a container",
@@ -173,8 +173,8 @@ impl Starts {
     }
 
     /// The processes that were stopped, and not handed out yet. Waits for one for so long.
-    pub fn wait(&mut self, patience: Duration) -> Result<Vec<Started>> {
-        let waited = self.wakeups.poll(patience);
+    pub fn wait(&mut self, timeout: Duration) -> Result<Vec<Started>> {
+        let waited = self.wakeups.poll(timeout);
         match waited {
             // A signal came.
             Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
@@ -200,7 +200,7 @@ impl Starts {
         Ok(started)
     }
 
-    /// How many starts there were so far whose process could not be stopped: of too many at once.
+    /// Returns how many starts there were so far whose process could not be stopped: of too many at once.
     pub fn missed(&self) -> u64 {
         let count = self.missed.lookup(&[0; 4], MapFlags::ANY);
         let bytes = count.ok().flatten().unwrap_or_default();
@@ -270,7 +270,7 @@ fn outlive(tool: &OwnedFd, map: &MapHandle, program: u32) {
     let mut end = [PollFd::new(tool, PollFlags::IN)];
     while !matches!(rustix::event::poll(&mut end, None), Ok(1..)) {}
     // The uprobe ends with the tool's last file. Before Linux 6.12, the program may run for a moment longer.
-    let mut left = PASSES;
+    let mut left = LAST_PASSES;
     while left > 0 {
         if Program::fd_from_id(program).is_err() {
             left -= 1;
@@ -278,7 +278,7 @@ fn outlive(tool: &OwnedFd, map: &MapHandle, program: u32) {
         for (stop, _) in stops(map) {
             go_on(stop);
         }
-        thread::sleep(PAUSE);
+        thread::sleep(PASS_INTERVAL);
     }
 }
 

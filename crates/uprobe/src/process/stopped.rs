@@ -30,19 +30,21 @@ use std::{
 /// The registers of a thread, as ptrace has them.
 pub type Registers = libc::user_regs_struct;
 
-/// How long a thread may take to stop: it does so as soon as it runs, and returns from the kernel.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a thread may take to stop: it does so as soon as it runs, and returns from the kernel.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that a thread which did not stop may take to be let go: the kernel does it with the tracer's end otherwise.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After how long a thread that has not stopped is interrupted again.
-const AGAIN: Duration = Duration::from_millis(100);
-/// How long a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
-const NAP: Duration = Duration::from_micros(5);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
+/// Time that a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
+const POLL_INTERVAL: Duration = Duration::from_micros(5);
 
 /// The timer slack that threads begin with, in nanoseconds.
 const DEFAULT_SLACK: u64 = 50_000;
 
 /// The event of a stop that PTRACE_INTERRUPT, or a group stop, caused.
 const EVENT_STOP: i32 = libc::PTRACE_EVENT_STOP;
-/// What a system call's stop reports instead of SIGTRAP.
+/// Signal that a system call's stop reports instead of SIGTRAP.
 const SYSCALL_TRAP: i32 = libc::SIGTRAP | 0x80;
 
 /// Threads that are stopped until this is dropped. All of its functions must be called on the thread that made it.
@@ -53,11 +55,11 @@ pub struct Stopped {
     since: Instant,
     /// This thread's timer slack before, in nanoseconds.
     slack: u64,
-    /// What `waitid` and `ptrace` do belongs to one thread.
+    /// Calls of `waitid` and `ptrace` belong to one thread.
     not_send: std::marker::PhantomData<*const ()>,
 }
 
-/// What a stop is.
+/// Kind of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// In PTRACE_EVENT_STOP: registers may be read and written.
@@ -155,7 +157,7 @@ impl Stopped {
         self.threads.iter().copied()
     }
 
-    /// How long the process has been stopped, from before its first thread was.
+    /// Returns how long the process has been stopped, from before its first thread was.
     pub fn duration(&self) -> Duration {
         self.since.elapsed()
     }
@@ -227,7 +229,7 @@ impl Stopped {
         // With the interrupt pending, it can't make another thread any more.
         let _priority = Priority::raise(tid);
         loop {
-            let signal = match self.wait(tid)? {
+            let signal = match self.wait(tid, STOP_TIMEOUT)? {
                 Stop::Interrupted => return Ok(()),
                 Stop::Dead => {
                     self.threads.remove(&tid);
@@ -242,22 +244,22 @@ impl Stopped {
     }
 
     /// Waits for the next stop of a thread that may be in the kernel for long.
-    fn wait(&self, tid: i32) -> Result<Stop> {
+    fn wait(&self, tid: i32, timeout: Duration) -> Result<Stop> {
         let start = Instant::now();
-        let mut again = AGAIN;
+        let mut again = INTERRUPT_INTERVAL;
         loop {
             if let Some(stop) = self.look(tid, libc::WNOHANG)? {
                 return Ok(stop);
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > timeout {
                 return Err(Error::Unstoppable { pid: self.pid, tid });
             }
             // Whatever took the interrupt back. One too many is taken back by the stop.
             if start.elapsed() > again {
                 self.interrupt(tid)?;
-                again += AGAIN;
+                again += INTERRUPT_INTERVAL;
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -341,7 +343,7 @@ impl Drop for Stopped {
             }
             // It is dead, or did not arrive, and can't be let go yet. Where it never stops, the kernel lets it go with
             // this thread's end.
-            match self.wait(tid) {
+            match self.wait(tid, RELEASE_TIMEOUT) {
                 Ok(Stop::Dead) | Err(_) => {}
                 Ok(Stop::Signal(signal)) => drop(self.resume(tid, libc::PTRACE_DETACH, signal)),
                 Ok(_) => drop(self.resume(tid, libc::PTRACE_DETACH, 0)),
@@ -385,7 +387,7 @@ fn is_dead(pid: i32, tid: i32) -> bool {
         .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-/// Whether a process filters its system calls.
+/// Returns whether a process filters its system calls.
 pub fn has_seccomp(pid: i32) -> Result<bool> {
     let mode = status(pid, "Seccomp")?;
     Ok(!matches!(mode.as_str(), "" | "0"))

@@ -1,4 +1,4 @@
-//! Whether programs can run in processes of this machine.
+//! Check that programs can run in processes of this machine.
 
 use super::error::{Error, Result};
 

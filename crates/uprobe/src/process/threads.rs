@@ -13,9 +13,9 @@ use super::{
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// How much of a stack is searched for saved registers.
+/// Bytes of a stack that are searched for saved registers.
 const STACK: u64 = 1 << 20;
-/// How many words before the saved instruction pointer a signal frame has the start of the alternate stack, and its
+/// Number of words before the saved instruction pointer at which a signal frame has the start of the alternate stack, and its
 /// size (`uc_stack` of `struct ucontext`).
 const ALTERNATE_STACK: usize = 19;
 const ALTERNATE_SIZE: usize = 17;
@@ -182,11 +182,10 @@ impl Runtime {
         let owners = self.memory.read_vec(table, 8 * layout.areas as usize)?;
         for (index, owner) in owners.chunks_exact(8).enumerate() {
             let owner = u64::from_le_bytes(owner.try_into().expect("8 bytes"));
-            if owner != 0
-                && !threads
-                    .iter()
-                    .any(|(_, registers)| registers.fs_base == owner)
-            {
+            let control = layout.control(index as u64);
+            let is_owner =
+                |registers: &Registers| registers.fs_base == owner && registers.gs_base == control;
+            if owner != 0 && !threads.iter().any(|(_, registers)| is_owner(registers)) {
                 self.memory.write(table + 8 * index as u64, &[0; 8])?;
             }
         }

@@ -6,7 +6,7 @@
 //! was begun. It is a fork of this process; between two requests, it sleeps. What there is to restore stands in memory
 //! that both share: written before a jump is, and taken out after the bytes are restored.
 //!
-//! Where it is the tracer process that is killed, the tool starts another one when it next stops the probed process. To
+//! If the tracer process is killed, the tool starts another one when it next stops the probed process. To
 //! kill both at once, or the tracer process while a thread makes a system call for it, is not provided for.
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     error::{Error, Result},
     fault,
     handlers::Action,
+    identity::{Mark, Watched},
     jumps::{Jumps, Semaphore},
     memory::Memory,
     priority::Priority,
@@ -38,6 +39,7 @@ pub(super) struct Tracer {
     pid: i32,
     memory: Memory,
     jumps: Jumps,
+    watched: Option<Watched>,
     helper: Mutex<Helper>,
 }
 
@@ -52,12 +54,24 @@ impl Tracer {
     /// Starts the tracer process for the probed one.
     pub(super) fn start(pid: i32, memory: &Memory) -> Result<Self> {
         let (memory, jumps) = (memory.try_clone()?, Jumps::new()?);
+        let watched = Watched::start(pid);
         Ok(Tracer {
-            helper: Mutex::new(Helper::start(pid, &memory, &jumps)?),
+            helper: Mutex::new(Helper::start(pid, &memory, &jumps, watched.as_ref())?),
             pid,
             memory,
             jumps,
+            watched,
         })
+    }
+
+    /// The counter of processes that share the probed one's memory.
+    pub(super) fn watched(&self) -> Option<&Watched> {
+        self.watched.as_ref()
+    }
+
+    /// Says by which mark the process's memory is recognised.
+    pub(super) fn set_mark(&self, mark: Mark) {
+        self.jumps.set_mark(mark);
     }
 
     /// The probed process.
@@ -78,7 +92,8 @@ impl Tracer {
             Ok(reply) => reply,
             Err(_) => {
                 helper.process.reap();
-                *helper = Helper::start(self.pid, &self.memory, &self.jumps)?;
+                let watched = self.watched.as_ref();
+                *helper = Helper::start(self.pid, &self.memory, &self.jumps, watched)?;
                 let reply = helper.exchange(request);
                 reply.map_err(|_| Error::TracerEnded { pid: self.pid })?
             }
@@ -103,7 +118,7 @@ impl Tracer {
         reply.result(self.pid, call)
     }
 
-    /// Whether a tracer process still holds the process. If not, it was killed, and the threads go on.
+    /// Returns whether a tracer process still holds the process. If not, it was killed, and the threads go on.
     pub(super) fn holds(&self, holder: libc::pid_t) -> bool {
         let helper = self.helper();
         let mut channel = [PollFd::new(&helper.channel, PollFlags::empty())];
@@ -111,7 +126,7 @@ impl Tracer {
         helper.process.pid() == holder && ended == Ok(0)
     }
 
-    /// Whether there is nothing left to restore, or nothing left where to. Restores handlers.
+    /// Returns whether there is nothing left to restore, or nothing left where to. Restores handlers.
     fn is_done(&self) -> bool {
         // What is still attached is left to the tracer process: it ends by itself.
         let restores_handlers = || {
@@ -178,18 +193,20 @@ impl Tracer {
 }
 
 impl Helper {
-    fn start(pid: i32, memory: &Memory, jumps: &Jumps) -> Result<Self> {
+    fn start(pid: i32, memory: &Memory, jumps: &Jumps, watched: Option<&Watched>) -> Result<Self> {
         let tool = this_process().map_err(|error| Error::system("pidfd_open", error))?;
         let (ours, theirs) =
             UnixStream::pair().map_err(|error| Error::system("socketpair", error))?;
         // For the child, too, which would wait its turn before it could do so itself.
         let priority = Priority::raise(0);
-        let kept = [tool.as_fd(), memory.as_fd(), theirs.as_fd()];
+        let mut kept = vec![tool.as_fd(), memory.as_fd(), theirs.as_fd()];
+        // Until all is restored, the probes need the counter.
+        kept.extend(watched.iter().flat_map(|watched| watched.files()));
         let process = Child::fork(&kept, || {
             fault::die_at(0);
             // The threads that it holds would go on with wrong registers if the kernel, short of memory, killed it.
             let _ = fs::write("/proc/self/oom_score_adj", "-1000");
-            Server::new(pid, memory, jumps, &theirs, &tool).run();
+            Server::new(pid, memory, jumps, watched, (&theirs, &tool)).run();
         });
         drop(priority);
         let process =

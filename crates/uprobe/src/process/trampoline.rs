@@ -14,20 +14,21 @@
 //! inside of Go functions, a probe is only where the stack has room.
 //!
 //! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
-//! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
-//! run and the slot's second number counts it.
+//! frame, and gives it back before this code goes on. Where there is no frame left, or no area that is certainly the
+//! thread's own ([`super::identity`]), the program is not run and the slot's second number counts it.
 //!
 //! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data,
 //! and, while all threads are stopped, for the jump back to the function ([`Trampoline::back`]).
 
 mod child;
+mod identity;
 
 use super::{
     error::{Error, Result},
+    identity::Proof,
     layout::{
-        AREA, CONTROL, CONTROL_FRAME, CONTROL_GUARD, CONTROL_LIMIT, CONTROL_OWNER, CONTROL_THREAD,
-        FIRST_FRAME, FRAME_CHECKED, FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS,
-        Layout, NO_PAGE, SLOT, STATE_LIMIT, STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
+        CONTROL_FRAME, CONTROL_LIMIT, FRAME_CHECKED, FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK,
+        LEVEL, Layout, NO_PAGE, SLOT, regs,
     },
     site::{Site, When, is_call},
 };
@@ -39,11 +40,9 @@ use iced_x86::{
     },
 };
 
-/// How often a thread that waits for the lock pauses before it tries a second time.
-const PAUSES: i32 = 2000;
 /// The flags of user space that pt_regs holds: interrupts are on, and one bit is always set.
 const RFLAGS: i32 = 0x202;
-/// Where the ABI lets a function keep data: below the stack pointer.
+/// Bytes below the stack pointer in which the ABI lets a function keep data.
 const RED_ZONE: i32 = 128;
 /// The selectors of 64-bit code and of data.
 const CS: i32 = 0x33;
@@ -54,12 +53,12 @@ const OVERFLOW: i32 = 11;
 /// The machine code of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Trampoline {
-    /// What is written at its address. The first 16 bytes are for the program that it runs, or for the code of a list
+    /// Bytes at its address. The first 16 are for the program that it runs, or for the code of a list
     /// of them: its address, then its cookie.
     pub(super) bytes: Vec<u8>,
-    /// Where the jump leads.
+    /// Target of the jump.
     pub(super) entry: u64,
-    /// Where the probe's own code begins and ends: the rest is the function's, moved.
+    /// Addresses of the probe's own code: the rest is the function's, moved.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the walk in the tests"))]
     pub(super) own: std::ops::Range<u64>,
     /// From the address of each replaced instruction to where it was moved.
@@ -68,14 +67,16 @@ pub(super) struct Trampoline {
     pub(super) back: Option<u64>,
 }
 
-/// What a trampoline refers to.
+/// Addresses that a trampoline refers to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     /// The memory of the process.
     pub(super) layout: Layout,
+    /// Proof of a thread's identity.
+    pub(super) proof: Proof,
     /// Which slot counts its hits.
     pub(super) slot: u64,
-    /// What `bpf_get_func_ip` returns.
+    /// The result of `bpf_get_func_ip`.
     pub(super) function: u64,
 }
 
@@ -106,8 +107,14 @@ struct Assembly<'a> {
     program: CodeLabel,
     cookie: CodeLabel,
     call_return: CodeLabel,
+    /// The control page of the first area.
+    block: CodeLabel,
     probe: CodeLabel,
-    again: CodeLabel,
+    /// The thread's own area is behind the GS base from here on.
+    verified: CodeLabel,
+    ask: CodeLabel,
+    claim: CodeLabel,
+    missed: CodeLabel,
     past: CodeLabel,
     /// The function's own code goes on here.
     function: CodeLabel,
@@ -122,8 +129,9 @@ impl<'a> Assembly<'a> {
         let mut a = CodeAssembler::new(64)?;
         let mut label = || a.create_label();
         let (program, cookie) = (label(), label());
-        let (call_return, probe) = (label(), label());
-        let (again, past, function) = (label(), label(), label());
+        let (call_return, block, probe) = (label(), label(), label());
+        let (verified, ask, claim, missed) = (label(), label(), label(), label());
+        let (past, function) = (label(), label());
         let scratch = if site.is_go && !site.is_amid() {
             r12
         } else {
@@ -140,8 +148,12 @@ impl<'a> Assembly<'a> {
             program,
             cookie,
             call_return,
+            block,
             probe,
-            again,
+            verified,
+            ask,
+            claim,
+            missed,
             past,
             function,
         })
@@ -155,6 +167,8 @@ impl<'a> Assembly<'a> {
         // The return address of a moved call.
         self.a.set_label(&mut self.call_return)?;
         self.a.dq(&[self.site.end()])?;
+        self.a.set_label(&mut self.block)?;
+        self.a.dq(&[self.context.layout.control(0)])?;
         let instructions = self.site.instructions.clone();
         let (before, after) = instructions.split_at(self.site.probed);
         self.write_moved(before)?;
@@ -206,7 +220,7 @@ impl<'a> Assembly<'a> {
         let (s, level) = (self.scratch, LEVEL as i32);
         let (pushed, is_amid) = (self.pushed(), self.site.is_amid());
         let slots = self.context.layout.to_slots() + self.context.slot * SLOT;
-        let (mut claim, mut full) = (self.a.create_label(), self.a.create_label());
+        let mut full = self.a.create_label();
         let a = &mut self.a;
 
         a.set_label(&mut self.probe)?;
@@ -223,11 +237,8 @@ impl<'a> Assembly<'a> {
         } else {
             a.zero_bytes()?
         }
-        // Whose area the GS base points to: a new thread has its parent's.
-        a.set_label(&mut self.again)?;
-        a.rdfsbase(s)?;
-        a.cmp(s, gs(CONTROL_OWNER))?;
-        a.jne(claim)?;
+        self.write_check()?;
+        let a = &mut self.a;
         a.mov(s, gs(CONTROL_FRAME))?;
         a.cmp(s, gs(CONTROL_LIMIT))?;
         a.je(full)?;
@@ -321,7 +332,7 @@ impl<'a> Assembly<'a> {
         a.inc(gs(slots + 8))?;
         a.jmp(self.past)?;
 
-        a.set_label(&mut claim)?;
+        self.write_ask()?;
         self.write_claim()?;
         let a = &mut self.a;
         a.set_label(&mut self.past)?;
@@ -343,110 +354,13 @@ impl<'a> Assembly<'a> {
         a.zero_bytes()
     }
 
-    /// How many bytes the thread's own stack pointer is moved.
+    /// Returns how many bytes the thread's own stack pointer is moved.
     fn pushed(&self) -> i32 {
         match (self.site.is_amid(), self.site.is_go) {
             (true, _) => RED_ZONE + 16,
             (false, true) => 0,
             (false, false) => 8,
         }
-    }
-
-    /// Takes an area for a thread that has none, and starts again.
-    fn write_claim(&mut self) -> Result<(), IcedError> {
-        let (s, layout) = (self.scratch, self.context.layout);
-        let a = &mut self.a;
-        let mut label = || a.create_label();
-        let (mut locked, mut pause, mut missed) = (label(), label(), label());
-        let (mut find, mut found, mut free, mut unlock, mut none) =
-            (label(), label(), label(), label(), label());
-
-        a.mov(s, layout.base)?;
-        if layout.children.is_none() {
-            a.cmp(dword_ptr(s + STATE_ON), 0)?;
-            a.je(self.past)?;
-        }
-        // A handler that interrupted who holds the lock would wait in vain: two tries.
-        a.lock().bts(dword_ptr(s + STATE_LOCK), 0)?;
-        a.jae(locked)?;
-        a.mov(s, i64::from(PAUSES))?;
-        a.set_label(&mut pause)?;
-        a.pause()?;
-        a.dec(s)?;
-        a.jne(pause)?;
-        a.mov(s, layout.base)?;
-        a.lock().bts(dword_ptr(s + STATE_LOCK), 0)?;
-        a.jb(missed)?;
-
-        a.set_label(&mut locked)?;
-        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
-            a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
-        }
-        if let Some(children) = layout.children {
-            self.write_child(children)?;
-        }
-        let a = &mut self.a;
-        a.rdfsbase(rax)?;
-        // An area that is its own already: a thread that ended had its thread-local storage before.
-        a.mov(ecx, 1)?;
-        a.set_label(&mut find)?;
-        a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), rax)?;
-        a.je(found)?;
-        a.inc(ecx)?;
-        a.cmp(ecx, dword_ptr(s + STATE_LIMIT))?;
-        a.jb(find)?;
-        a.mov(ecx, 1)?;
-        a.set_label(&mut free)?;
-        a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), 0)?;
-        a.je(found)?;
-        a.inc(ecx)?;
-        a.cmp(ecx, dword_ptr(s + STATE_LIMIT))?;
-        a.jb(free)?;
-        a.jmp(none)?;
-
-        a.set_label(&mut found)?;
-        a.mov(qword_ptr(s + rcx * 8 + STATE_OWNERS), rax)?;
-        a.imul_3(rdx, rcx, AREA as i32)?;
-        a.mov(rcx, layout.control(0))?;
-        a.add(rdx, rcx)?;
-        for level in 0..=LEVELS {
-            let frame = (FIRST_FRAME as i64 - CONTROL as i64 - (level * LEVEL) as i64) as i32;
-            if level < LEVELS {
-                a.mov(qword_ptr(rdx + (frame + regs::ORIG_RAX)), -1)?;
-                a.mov(qword_ptr(rdx + (frame + regs::CS)), CS)?;
-                a.mov(qword_ptr(rdx + (frame + regs::RFLAGS)), RFLAGS)?;
-                a.mov(qword_ptr(rdx + (frame + regs::SS)), SS)?;
-            }
-            if level == 0 || level == LEVELS {
-                let field = if level == 0 {
-                    CONTROL_FRAME
-                } else {
-                    CONTROL_LIMIT
-                };
-                a.lea(rcx, qword_ptr(rdx + frame))?;
-                a.mov(qword_ptr(rdx + field as i32), rcx)?;
-            }
-        }
-        a.mov(qword_ptr(rdx + CONTROL_THREAD as i32), 0)?;
-        a.mov(qword_ptr(rdx + CONTROL_GUARD as i32), 0)?;
-        a.wrgsbase(rdx)?;
-        // Last: from here on the thread's handlers find the area ready.
-        a.mov(qword_ptr(rdx + CONTROL_OWNER as i32), rax)?;
-        a.set_label(&mut unlock)?;
-        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
-            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
-        }
-        a.mov(dword_ptr(s + STATE_LOCK), 0)?;
-        a.jmp(self.again)?;
-
-        a.set_label(&mut none)?;
-        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
-            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
-        }
-        a.mov(dword_ptr(s + STATE_LOCK), 0)?;
-        a.set_label(&mut missed)?;
-        a.mov(s, layout.slots(0) + self.context.slot * SLOT + 8)?;
-        a.lock().inc(qword_ptr(s))
     }
 
     fn finish(mut self, address: u64) -> Result<Trampoline, IcedError> {

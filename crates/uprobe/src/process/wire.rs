@@ -1,4 +1,4 @@
-//! What the tool and its tracer process send each other: numbers, then a text.
+//! Messages between the tool and its tracer process: numbers, then a text.
 
 #![allow(
     unsafe_code,
@@ -39,7 +39,7 @@ pub(super) const PATCH: u64 = 9;
 const DONE: u64 = 0;
 const FAILED: u64 = 1;
 
-/// How many numbers the registers of a thread are.
+/// Number of words in the registers of a thread.
 const REGISTERS: usize = size_of::<Registers>() / 8;
 /// Between the two texts of an error.
 const SEPARATOR: char = '\0';
@@ -108,7 +108,7 @@ impl Message {
         }
     }
 
-    /// What a reply says of a process. `call` is the system call that was asked for.
+    /// Returns what a reply says of a process. `call` is the system call that was asked for.
     pub(super) fn result(self, pid: i32, call: &'static str) -> Result<Vec<u64>> {
         match self.numbers[..] {
             [DONE, ref numbers @ ..] => Ok(numbers.to_vec()),

@@ -19,7 +19,7 @@ use super::{
 
 /// The bits of an address in a page of 4,096 bytes.
 const PAGE_BITS: u8 = 12;
-/// What asking for a page takes: the return address and seven registers.
+/// Stack that asking for a page takes: the return address and seven registers.
 pub(super) const TOUCH_STACK: u32 = 8 * 8;
 
 /// `rt_sigprocmask` reads a signal set of 8 bytes before it rejects a `how` that it does not have: a page that can't be
@@ -41,7 +41,7 @@ const STORE_BYTE: Memory<'static> = Memory {
     ..COMPARE_BYTE
 };
 
-/// Where an access goes: to a base and an offset.
+/// Target of an access: a base and an offset.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) base: Reg,
@@ -51,7 +51,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether the access may not be made.
+    /// Returns whether the access may not be made.
     pub(super) fn is_conditional(&self) -> bool {
         !self.beyond.is_empty()
     }
@@ -82,7 +82,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Where an access goes, in the arena or elsewhere. Before one to the arena, `cleared` becomes 0: it stays so where the
+    /// Returns where an access goes, in the arena or elsewhere. Before one to the arena, `cleared` becomes 0: it stays so where the
     /// access is not made.
     pub(super) fn access_place(
         &mut self,
@@ -148,7 +148,7 @@ impl Pass<'_> {
         })
     }
 
-    /// Where an access that is not made goes on.
+    /// Returns where an access that is not made goes on.
     pub(super) fn land_access(&mut self, place: Place) {
         for jump in place.beyond {
             self.code.land(jump);

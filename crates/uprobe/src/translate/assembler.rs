@@ -219,7 +219,7 @@ impl Assembler {
         }
     }
 
-    /// Whether an address is near. The answer is the same all over the code, so that it does not change between the
+    /// Returns whether an address is near. The answer is the same all over the code, so that it does not change between the
     /// passes.
     fn reaches(&self, address: u64) -> bool {
         let distance = address.wrapping_sub(self.at).cast_signed();
@@ -414,6 +414,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) prefix: u8,
     pub(crate) size: Size,
     pub(crate) code: &'a [u8],
-    /// Whether the register is one of 8 bits.
+    /// True if the register is one of 8 bits.
     pub(crate) is_byte: bool,
 }

@@ -1,15 +1,15 @@
-//! Why a program can't be translated.
+//! Errors of translation.
 
 /// A result with the translator's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a program can't run in user space. `instruction` is the index of the BPF instruction, from 0.
+/// Reason for which a program can't run in user space. `instruction` is the index of the BPF instruction, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The program calls a helper that has no form in user space.
     #[error("instruction {instruction}: the helper {helper} is not supported in user space")]
     UnsupportedHelper {
-        /// Where.
+        /// The instruction.
         instruction: usize,
         /// The helper's name, such as `bpf_perf_event_output`.
         helper: String,
@@ -19,7 +19,7 @@ pub enum Error {
         "instruction {instruction}: kernel functions are not supported in user space (BTF id {btf_id})"
     )]
     UnsupportedKfunc {
-        /// Where.
+        /// The instruction.
         instruction: usize,
         /// The function's id in the kernel's BTF.
         btf_id: i32,
@@ -29,23 +29,23 @@ pub enum Error {
     UnsupportedMap {
         /// The map's name.
         map: String,
-        /// Its type, such as `stack_trace`.
+        /// The type, such as `stack_trace`.
         kind: String,
     },
     /// The program uses an instruction that the translator does not have.
     #[error("instruction {instruction}: {what} is not supported in user space")]
     UnsupportedInstruction {
-        /// Where.
+        /// The instruction.
         instruction: usize,
-        /// What it is.
+        /// The kind of instruction.
         what: String,
     },
     /// Not what the verifier lets through.
     #[error("instruction {instruction}: {what}; no verifier accepts this program")]
     Malformed {
-        /// Where.
+        /// The instruction.
         instruction: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The kernel's image of a program can't be moved to user space.

@@ -20,15 +20,15 @@ pub(crate) struct Function {
     pub(crate) end: usize,
     /// Which of R6 to R9 it writes.
     pub(crate) saved: [bool; 4],
-    /// Whether it needs the frame pointer.
+    /// True if it needs the frame pointer.
     pub(crate) has_frame: bool,
     /// Bytes of BPF stack below the frame pointer.
     pub(crate) stack: u32,
-    /// Whether it has `may_goto`, whose counter is below the BPF stack.
+    /// True if it has `may_goto`, whose counter is below the BPF stack.
     pub(crate) has_may_goto: bool,
-    /// Whether it calls anything.
+    /// True if it calls anything.
     pub(crate) has_calls: bool,
-    /// Whether it makes tail calls.
+    /// True if it makes tail calls.
     pub(crate) has_tail_calls: bool,
     /// The first instructions of the functions that it calls, or passes on.
     callees: Vec<usize>,
@@ -48,7 +48,7 @@ pub(crate) fn functions(program: &[Instruction]) -> Result<Vec<Function>> {
     starts
         .iter()
         .zip(ends)
-        .map(|(&start, end)| Function::of(program, start, end))
+        .map(|(&start, end)| Function::parse(program, start, end))
         .collect()
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn target(
 }
 
 impl Function {
-    fn of(program: &[Instruction], start: usize, end: usize) -> Result<Self> {
+    fn parse(program: &[Instruction], start: usize, end: usize) -> Result<Self> {
         let mut function = Function {
             start,
             end,
@@ -180,9 +180,9 @@ impl Function {
 /// The native stack that a program takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stack {
-    /// What the deepest chain of calls takes, without what helpers take.
+    /// Stack that the deepest chain of calls takes, without that of helpers.
     pub(crate) deepest: u32,
-    /// What the callers of a function that makes a tail call take at most; `None` where none makes one.
+    /// Most stack that the callers of a function with a tail call take; `None` where no function makes one.
     pub(crate) below_tail_call: Option<u32>,
 }
 

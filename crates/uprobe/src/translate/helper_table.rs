@@ -1,4 +1,4 @@
-//! Where a program's helpers are in the target.
+//! Addresses of a program's helpers in the target.
 
 use super::helper_name;
 

@@ -60,7 +60,7 @@ pub(crate) mod mode {
     pub(crate) const ATOMIC: u8 = 0xc0;
 }
 
-/// What an atomic instruction does: its immediate number.
+/// Operation of an atomic instruction: its immediate number.
 pub(crate) mod atomic {
     /// Set where the old value is returned.
     pub(crate) const FETCH: i32 = 0x01;
@@ -74,7 +74,7 @@ pub(crate) mod atomic {
     pub(crate) const STORE_RELEASE: i32 = 0x110;
 }
 
-/// What the source register of a 64-bit immediate load, or of a call, means.
+/// Meaning of the source register of a 64-bit immediate load, or of a call.
 pub(crate) mod pseudo {
     pub(crate) const MAP_FD: u8 = 1;
     pub(crate) const MAP_VALUE: u8 = 2;
@@ -155,7 +155,7 @@ impl Instruction {
         self.code & 0xe0
     }
 
-    /// Whether the second operand is a register (arithmetic and jumps).
+    /// Returns whether the second operand is a register (arithmetic and jumps).
     pub(crate) fn has_register_operand(self) -> bool {
         self.code & 0x08 != 0
     }
@@ -185,7 +185,7 @@ impl Instruction {
         self.code == class::JMP | jump::EXIT
     }
 
-    /// How far a jump leads, in instructions from the one behind it; `None` for what is no jump.
+    /// Returns how far a jump leads, in instructions from the one behind it; `None` for what is no jump.
     pub(crate) fn jump_distance(self) -> Option<i64> {
         if !self.is_jump_class() || matches!(self.operation(), jump::CALL | jump::EXIT) {
             return None;
@@ -222,7 +222,7 @@ impl Instruction {
         (self.is_call() && self.src == 0).then_some(self.immediate.cast_unsigned())
     }
 
-    /// Whether it changes a pointer's form, and how.
+    /// Returns whether it changes a pointer's form, and how.
     pub(crate) fn cast(&self) -> Option<Cast> {
         let is_move = self.class() == class::ALU64
             && self.operation() == alu::MOV
@@ -235,12 +235,12 @@ impl Instruction {
         }
     }
 
-    /// Whether it is a tail call.
+    /// Returns whether it is a tail call.
     pub(crate) fn is_tail_call(&self) -> bool {
         self.helper() == Some(TAIL_CALL)
     }
 
-    /// Whether it calls a helper that writes a line of text.
+    /// Returns whether it calls a helper that writes a line of text.
     pub(crate) fn writes_line(&self) -> bool {
         matches!(self.helper(), Some(TRACE_PRINTK | TRACE_VPRINTK))
     }

@@ -13,7 +13,7 @@ pub(crate) struct ShortJump(usize);
 
 #[derive(Debug)]
 struct Fixup {
-    /// Where the displacement is.
+    /// Offset of the displacement.
     position: usize,
     is_short: bool,
     label: Label,
@@ -21,7 +21,7 @@ struct Fixup {
 
 const UNBOUND: u32 = u32::MAX;
 
-/// Where labels are. The first pass takes near jumps everywhere; code only shrinks in the second one, so that each jump
+/// Offsets of labels. The first pass takes near jumps everywhere; code only shrinks in the second one, so that each jump
 /// that was short enough after the first is short in the second.
 #[derive(Debug)]
 pub(super) struct Labels {
@@ -59,7 +59,7 @@ impl Assembler {
         self
     }
 
-    /// Whether there were jumps, which a second pass may shorten.
+    /// Returns whether there were jumps, which a second pass may shorten.
     pub(crate) fn has_jumps(&self) -> bool {
         !self.labels.ends.is_empty()
     }
@@ -162,7 +162,7 @@ impl Assembler {
         self.bytes[jump.0 - 1] = distance.cast_unsigned();
     }
 
-    /// Where a short jump backward leads to ([`Assembler::repeat_if`]).
+    /// Returns where a short jump backward leads to ([`Assembler::repeat_if`]).
     pub(crate) fn here(&self) -> usize {
         self.bytes.len()
     }

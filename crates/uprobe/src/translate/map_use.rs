@@ -7,7 +7,7 @@ use super::{alu_is_move, function::each};
 const MAP_ARGUMENT: u8 = 1;
 const MAP_LOOKUP_ELEM: i32 = 1;
 
-/// What is known about the map of one instruction.
+/// Knowledge about the map of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MapUse {
     /// Nothing.
@@ -75,7 +75,7 @@ pub(crate) fn map_uses(program: &[Instruction]) -> Vec<MapUse> {
     uses
 }
 
-/// Where jumps, calls and callbacks lead to, by instruction.
+/// Returns where jumps, calls and callbacks lead to, by instruction.
 fn jump_targets(program: &[Instruction]) -> Vec<bool> {
     let mut targets = vec![false; program.len()];
     for (index, &instruction) in each(program) {

@@ -1,8 +1,8 @@
-//! Where a program's maps are in the target.
+//! Addresses of a program's maps in the target.
 
 use super::error::Result;
 
-/// Where the maps of a program are in the target process.
+/// Addresses of a program's maps in the target process.
 pub trait MapLayout {
     /// The place of the map that has this file descriptor in the loading process; [`super::Error::UnsupportedMap`]
     /// where the map has no form in user space.
@@ -14,10 +14,10 @@ pub trait MapLayout {
     }
 }
 
-/// Where a map is in the target.
+/// Addresses of a map in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPlace {
-    /// What a program passes to helpers as the map: the address of its descriptor in the target
+    /// The value that a program passes to helpers as the map: the address of its descriptor in the target
     /// ([`super::helpers::MapDescriptor`] ).
     pub handle: u64,
     /// The values, if the map is an array: its lookups need no call.
@@ -31,11 +31,11 @@ pub struct MapPlace {
 pub struct ArenaPlace {
     /// The address of the first page: the same in all processes, and in the kernel's pointers.
     pub start: u64,
-    /// Its bytes: whole pages, at most 4 GiB.
+    /// The bytes: whole pages, at most 4 GiB.
     pub bytes: u64,
-    /// Where a byte for each page is, 0 at first, which becomes 1 once an access has met the page.
+    /// Address of a byte for each page, 0 at first, which becomes 1 once an access has met the page.
     pub pages: u64,
-    /// Whether pointers always keep their short form (`BPF_F_NO_USER_CONV`).
+    /// True if pointers always keep their short form (`BPF_F_NO_USER_CONV`).
     pub keeps_short: bool,
 }
 

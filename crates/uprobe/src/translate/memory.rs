@@ -172,7 +172,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// What x86 has no instruction for: combines memory with the source, which gets the old value.
+    /// Returns what x86 has no instruction for: combines memory with the source, which gets the old value.
     fn fetching(&mut self, size: Size, op: Op, source: Reg, place: &Place) {
         let moved = |reg| if reg == RAX { R11 } else { reg };
         let (base, offset) = (moved(place.base), place.offset);

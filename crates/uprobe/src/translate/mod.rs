@@ -48,7 +48,7 @@ pub use translator::Translator;
 
 /// A way to get machine code of a program.
 pub trait Backend {
-    /// What to call it in reports.
+    /// Returns what to call it in reports.
     fn name(&self) -> &'static str;
 
     /// Machine code of a program for the address `at`.
@@ -64,7 +64,7 @@ pub trait Backend {
 /// A program that the verifier has accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// Its instructions as they were loaded: CO-RE relocations made, maps by file descriptor, subprograms behind the
+    /// The instructions as they were loaded: CO-RE relocations made, maps by file descriptor, subprograms behind the
     /// main program.
     pub instructions: &'a [Instruction],
     /// The loaded program's file descriptor.
@@ -80,43 +80,43 @@ pub struct MachineCode {
     pub functions: Vec<FunctionOffset>,
     /// The most bytes of stack that it takes, return addresses included, helpers not.
     pub stack_bytes: u32,
-    /// Where a tail call enters it: behind what lets the count of tail calls begin.
+    /// Offset at which a tail call enters it: behind the code that begins the count of tail calls.
     pub tail_entry: u32,
     /// If it makes tail calls, the most bytes of its stack that stay in use below the program that it calls.
     pub tail_stack_bytes: Option<u32>,
 }
 
-/// Where a function's machine code begins.
+/// Beginning of a function's machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionOffset {
-    /// Its first BPF instruction.
+    /// The first BPF instruction.
     pub instruction: usize,
-    /// Where its code begins, in bytes.
+    /// Offset of its code, in bytes.
     pub offset: u32,
 }
 
-/// What a program gets as its context, as the trampoline fills it: the registers as the kernel lays them out, and
+/// Context of a program, as the trampoline fills it: the registers as the kernel lays them out, and
 /// what the helpers about the probe return.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeContext {
     /// `struct pt_regs`.
     pub registers: [u64; 21],
-    /// What `bpf_get_func_ip` returns: the address of the probed instruction.
+    /// The result of `bpf_get_func_ip`: the address of the probed instruction.
     pub function: u64,
-    /// What `bpf_get_attach_cookie` returns.
+    /// The result of `bpf_get_attach_cookie`.
     pub cookie: u64,
 }
 
 impl ProbeContext {
     const FUNCTION_OFFSET: u32 = std::mem::offset_of!(ProbeContext, function) as u32;
     const COOKIE_OFFSET: u32 = std::mem::offset_of!(ProbeContext, cookie) as u32;
-    /// Where the tail calls of a run are counted, from the context's beginning: 4 bytes, which no program can reach.
+    /// Offset in the context of the count of a run's tail calls: 4 bytes, which no program can reach.
     /// They need no value before a run.
     pub const TAIL_CALLS_OFFSET: u32 = 200;
 }
 
-/// Whether an instruction copies a whole register.
+/// Returns whether an instruction copies a whole register.
 fn alu_is_move(instruction: Instruction) -> bool {
     let is_move = instruction.operation() == instruction::alu::MOV;
     is_move

@@ -1,8 +1,8 @@
-//! What registers and slots of the stack may hold at one place of a program with an arena (`pointers.rs`).
+//! Possible contents of registers and stack slots at one place of a program with an arena (`pointers/`).
 
 use super::instruction::FRAME;
 
-/// What a value may be.
+/// Kinds that a value may be of.
 pub(super) mod kind {
     /// A number.
     pub(in super::super) const NUMBER: u8 = 1;
@@ -14,7 +14,7 @@ pub(super) mod kind {
     pub(in super::super) const STACK: u8 = 8;
     /// A pointer to anything else.
     pub(in super::super) const OTHER: u8 = 16;
-    /// What was read from a stack where that can't be followed: any of these. It is as good as a number, but no access
+    /// Value read from a stack where that can't be followed: any of these. It is as good as a number, but no access
     /// may be made through it.
     pub(in super::super) const UNKNOWN: u8 = 32;
     pub(in super::super) const NUMBERS: u8 = NUMBER | ZERO;
@@ -26,15 +26,15 @@ pub(super) mod kind {
 pub(super) const SLOTS: usize = 64;
 pub(super) const LOWEST: i32 = -8 * SLOTS as i32;
 
-/// What a register or a slot may hold.
+/// Possible content of a register or a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) kinds: u8,
-    /// Of a pointer to a stack: whose it is.
+    /// Owner of the stack that a pointer leads to.
     pub(super) frame: Frame,
-    /// Where it points: from the frame pointer, or from what the function was given. Nothing where that is not known.
+    /// Offset from the frame pointer, or from the pointer that the function was given. `None` where it is not known.
     pub(super) offset: Option<i32>,
-    /// Of a pointer to a caller's stack: what there was from there on when the function was called.
+    /// Contents of a caller's stack from a pointer on, when the function was called.
     pub(super) contents: u8,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Frame {
 }
 
 impl Value {
-    pub(super) const fn of(kinds: u8) -> Self {
+    pub(super) const fn from_kinds(kinds: u8) -> Self {
         Value {
             kinds,
             frame: Frame::None,
@@ -94,19 +94,19 @@ impl Value {
         }
     }
 
-    /// Whether it may lead below what the function was given.
+    /// Returns whether it may lead below what the function was given.
     pub(super) fn is_below(self) -> bool {
         self.frame != Frame::Own && !matches!(self.offset, Some(0..))
     }
 
-    /// What a read somewhere on a stack gives that holds values of these kinds. Where the arena's pointers are among them,
+    /// Returns what a read somewhere on a stack gives that holds values of these kinds. Where the arena's pointers are among them,
     /// it can't be followed: as a mere number it would be no arena's pointer any more where it meets another one.
     pub(super) fn read(kinds: u8) -> Value {
         let pointers = match kinds & kind::ARENA {
             0 => kinds & (kind::POINTERS | kind::UNKNOWN),
             _ => kind::UNKNOWN,
         };
-        Value::of(kind::NUMBER | pointers).somewhere()
+        Value::from_kinds(kind::NUMBER | pointers).somewhere()
     }
 
     /// The same after arithmetic on what may be an arena's pointer: a number is not 0 any more.
@@ -127,11 +127,11 @@ impl Value {
     }
 }
 
-/// What stays what it is where a number is added.
+/// Kinds that stay the same where a number is added.
 pub(super) const FOLLOWED: u8 = kind::POINTERS | kind::UNKNOWN;
-pub(super) const NUMBER: Value = Value::of(kind::NUMBER);
+pub(super) const NUMBER: Value = Value::from_kinds(kind::NUMBER);
 
-/// What is known before an instruction.
+/// Knowledge before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) registers: [Value; 11],
@@ -153,7 +153,7 @@ impl State {
         state
     }
 
-    /// Whether it changed.
+    /// Returns whether it changed.
     pub(super) fn join(&mut self, other: &State) -> bool {
         let mut changed = false;
         let own = self.registers.iter_mut().chain(&mut self.slots);
@@ -165,7 +165,7 @@ impl State {
         changed
     }
 
-    /// What slots from an offset on may hold.
+    /// Returns what slots from an offset on may hold.
     pub(super) fn contents(&self, from: i32) -> u8 {
         let count = State::slot(from).map_or(SLOTS, |(slot, _)| slot + 1);
         let slots = self.slots[..count].iter();

@@ -5,32 +5,34 @@
 //! each register and each slot of the stack may hold. Where an arena's pointer and another one may meet, the program is
 //! refused. What can't be a pointer to anything else counts as the arena's, since such accesses are checked when they run.
 
+mod access;
+
 use super::{
     error::Result,
     function::{self, Function, each},
-    instruction::{Cast, FRAME, Instruction, Width, alu, atomic, class, jump, mode, pseudo},
+    instruction::{Cast, FRAME, Instruction, alu, class, jump, mode, pseudo},
     pointer_state::{FOLLOWED, Frame, LOWEST, NUMBER, SLOTS, State, Value, kind},
 };
 
 /// The helpers that return pointers: lookups in maps, `bpf_ringbuf_reserve`, `bpf_per_cpu_ptr`, `bpf_this_cpu_ptr`.
 const RETURN_POINTERS: [i32; 5] = [1, 131, 153, 154, 195];
-/// Those that write nothing where their arguments point to: lookups, updates and deletions of maps, tail calls, output to
+/// Helpers that write nothing where their arguments point to: lookups, updates and deletions of maps, tail calls, output to
 /// rings, lines of text, `bpf_strncmp`.
 const WRITE_NOTHING: [i32; 10] = [1, 2, 3, 6, 12, 130, 131, 177, 182, 195];
 /// The one that calls a function.
 const LOOP: i32 = 181;
 
-/// How an instruction works on an arena's pointer.
+/// Effect of an instruction on an arena's pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ArenaUse {
     /// Not at all.
     #[default]
     None,
-    /// It reads or writes the arena.
+    /// An access to the arena.
     Access,
-    /// It is arithmetic of 64 bits, which the kernel does in 32.
+    /// Arithmetic of 64 bits, which the kernel does in 32.
     Narrow,
-    /// It may be one or the other.
+    /// Either of them, which can't be known.
     Unclear(&'static str),
 }
 
@@ -50,12 +52,12 @@ pub(crate) fn arena_uses(
         returns: vec![None; functions.len()],
         spills: 0,
         given: 0,
-        context: Value::of(kind::OTHER | kind::ZERO),
+        context: Value::from_kinds(kind::OTHER | kind::ZERO),
         writes_below: false,
         uses: vec![ArenaUse::None; program.len()],
     };
     let mut start = State::empty();
-    start.registers[1] = Value::of(kind::OTHER);
+    start.registers[1] = Value::from_kinds(kind::OTHER);
     analysis.reach(0, &start);
     while let Some(next) = analysis.changed.iter().position(|changed| *changed) {
         // Most blocks lead to later ones.
@@ -92,20 +94,20 @@ struct Analysis<'a> {
     program: &'a [Instruction],
     functions: &'a [Function],
     arena: i32,
-    /// What is known at each leader; nothing where no path leads to it so far.
+    /// Knowledge at each leader; nothing where no path leads to it so far.
     states: Vec<Option<Box<State>>>,
     is_leader: Vec<bool>,
     /// The leaders whose state changed since their block was looked at.
     changed: Vec<bool>,
-    /// What each function returns; nothing where it does not so far.
+    /// Result of each function; nothing where it does not return so far.
     returns: Vec<Option<Value>>,
     /// Kinds of pointers that are anywhere on a stack.
     spills: u8,
     /// Kinds of pointers that functions write to stacks of their callers.
     given: u8,
-    /// What callbacks are given.
+    /// Arguments of callbacks.
     context: Value,
-    /// Whether functions may write the stacks of their callers below what they were given.
+    /// True if functions may write the stacks of their callers below what they were given.
     writes_below: bool,
     uses: Vec<ArenaUse>,
 }
@@ -183,10 +185,10 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether it returns, as far as is known.
+    /// Returns whether it returns, as far as is known.
     fn call(&mut self, index: usize, instruction: Instruction, state: &mut State) -> Result<bool> {
         let mut result = match RETURN_POINTERS.contains(&instruction.immediate) {
-            true => Value::of(kind::OTHER | kind::ZERO),
+            true => Value::from_kinds(kind::OTHER | kind::ZERO),
             false => NUMBER,
         };
         let arguments = &state.registers[1..6];
@@ -232,7 +234,7 @@ impl Analysis<'_> {
                 from => State::slot(from).map_or(SLOTS, |(slot, _)| slot + 1),
             };
             for slot in &mut state.slots[..count] {
-                *slot = slot.joined(Value::of(kinds).somewhere());
+                *slot = slot.joined(Value::from_kinds(kinds).somewhere());
             }
         }
         state.registers[1..6].fill(Value::default());
@@ -279,7 +281,7 @@ impl Analysis<'_> {
             class::LDX => Some((dst, self.load(index, instruction, from, state))),
             class::ST => {
                 let value = match instruction.immediate {
-                    0 => Value::of(kind::ZERO),
+                    0 => Value::from_kinds(kind::ZERO),
                     _ => NUMBER,
                 };
                 self.store(index, instruction, to, value, state);
@@ -310,11 +312,11 @@ impl Analysis<'_> {
         let is_register = instruction.has_register_operand();
         match instruction.operation() {
             alu::MOV if instruction.cast() == Some(Cast::ToKernel) => {
-                return Value::of(kind::ARENA);
+                return Value::from_kinds(kind::ARENA);
             }
             alu::MOV if is_register && is_wide && instruction.offset == 0 => return src,
             alu::MOV if !is_register && instruction.immediate == 0 => {
-                return Value::of(kind::ZERO);
+                return Value::from_kinds(kind::ZERO);
             }
             // The verifier keeps no pointer.
             alu::MOV | alu::NEG | alu::END => return NUMBER,
@@ -350,7 +352,7 @@ impl Analysis<'_> {
                         ..src
                     },
                 };
-                pointer.joined(added).joined(Value::of(number))
+                pointer.joined(added).joined(Value::from_kinds(number))
             }
             alu::SUB => {
                 let distance = match src.is(kind::POINTERS | kind::ARENA) {
@@ -361,7 +363,7 @@ impl Analysis<'_> {
                     kinds: dst.kinds & FOLLOWED,
                     ..dst.moved(constant.and_then(i32::checked_neg))
                 };
-                pointer.joined(Value::of(distance))
+                pointer.joined(Value::from_kinds(distance))
             }
             _ => NUMBER,
         }
@@ -378,131 +380,10 @@ impl Analysis<'_> {
                     entry.registers[2] = self.context;
                     self.reach(start, &entry);
                 }
-                Value::of(kind::OTHER)
+                Value::from_kinds(kind::OTHER)
             }
             0 => NUMBER,
-            _ => Value::of(kind::OTHER),
-        }
-    }
-
-    /// Notes an access, and says what its base is.
-    fn access(&mut self, index: usize, base: Value) {
-        self.uses[index] = match (base.is(kind::ARENA), base.is(kind::POINTERS)) {
-            (true, true) => ArenaUse::Unclear("an access to what may be an arena"),
-            _ if base.is(kind::UNKNOWN) => {
-                ArenaUse::Unclear("an access by a pointer that can't be followed")
-            }
-            (false, true) => ArenaUse::None,
-            (_, false) => ArenaUse::Access,
-        };
-    }
-
-    fn load(
-        &mut self,
-        index: usize,
-        instruction: Instruction,
-        base: Value,
-        state: &State,
-    ) -> Value {
-        self.access(index, base);
-        if instruction.width() != Width::Double || !base.is(kind::STACK) {
-            return NUMBER;
-        }
-        let at = base.moved(Some(instruction.offset.into())).offset;
-        let mut value = match (base.frame, at) {
-            (Frame::Own, Some(at)) => match State::slot(at) {
-                Some((slot, true)) if state.slots[slot].kinds != 0 => state.slots[slot],
-                _ => NUMBER,
-            },
-            (Frame::Own, None) => Value::read(state.contents(LOWEST)),
-            (Frame::Caller, Some(0..)) => Value::read(base.contents | self.given),
-            _ => Value::read(self.spills),
-        };
-        if base.kinds != kind::STACK {
-            value = value.joined(NUMBER);
-        }
-        value
-    }
-
-    fn store(
-        &mut self,
-        index: usize,
-        instruction: Instruction,
-        base: Value,
-        value: Value,
-        state: &mut State,
-    ) {
-        self.access(index, base);
-        if !base.is(kind::STACK) {
-            return;
-        }
-        let pointers = value.kinds & (FOLLOWED | kind::ARENA);
-        if self.spills | pointers != self.spills {
-            self.spills |= pointers;
-            self.restart();
-        }
-        let target = base.moved(Some(instruction.offset.into()));
-        let at = match (target.frame, target.offset) {
-            (Frame::Own, Some(at)) if base.kinds == kind::STACK => at,
-            (frame, _) => {
-                if value.is(kind::ARENA) {
-                    let what = "an arena's pointer that is kept where it can't be followed";
-                    self.uses[index] = ArenaUse::Unclear(what);
-                }
-                let is_below = target.is_below();
-                let changed = self.given | pointers != self.given || is_below && !self.writes_below;
-                if frame != Frame::Own && changed {
-                    self.given |= pointers;
-                    self.writes_below |= is_below;
-                    self.restart();
-                }
-                if frame != Frame::Caller {
-                    for slot in &mut state.slots {
-                        *slot = slot.joined(value).joined(NUMBER);
-                    }
-                }
-                return;
-            }
-        };
-        let bytes = instruction.width().bytes();
-        match State::slot(at) {
-            Some((slot, true)) if bytes == 8 => state.slots[slot] = value,
-            _ => {
-                for byte in at..at + bytes {
-                    if let Some((slot, _)) = State::slot(byte) {
-                        state.slots[slot] = NUMBER;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The register that it writes, if it does.
-    fn atomic(
-        &mut self,
-        index: usize,
-        instruction: Instruction,
-        (dst, src): (Value, Value),
-        state: &mut State,
-    ) -> Option<(u8, Value)> {
-        match instruction.immediate {
-            atomic::LOAD_ACQUIRE => {
-                let value = self.load(index, instruction, src, state);
-                return Some((instruction.dst, value));
-            }
-            atomic::STORE_RELEASE => {
-                self.store(index, instruction, dst, src, state);
-                return None;
-            }
-            _ => {}
-        }
-        let before = self.load(index, instruction, dst, state);
-        // The verifier keeps no pointer there.
-        self.store(index, instruction, dst, NUMBER, state);
-        match instruction.immediate {
-            atomic::CMPXCHG => Some((0, before.joined(NUMBER))),
-            other if other & atomic::FETCH != 0 => Some((instruction.src, before.joined(NUMBER))),
-            _ => None,
+            _ => Value::from_kinds(kind::OTHER),
         }
     }
 }

@@ -21,7 +21,7 @@ const REGISTERS: [Reg; 11] = [RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, R
 /// Our own translator of BPF to x86-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translator {
-    /// Whether to use the shifts of BMI2, which every x86-64-v3 CPU has.
+    /// True if to use the shifts of BMI2, which every x86-64-v3 CPU has.
     pub has_bmi2: bool,
 }
 
@@ -177,11 +177,11 @@ pub(super) struct Pass<'a> {
     pub(super) arena: Option<ArenaPlace>,
     arena_uses: Vec<ArenaUse>,
     pub(super) has_bmi2: bool,
-    /// Whether `bpf_loop` is called.
+    /// True if `bpf_loop` is called.
     pub(super) has_loop: bool,
-    /// Whether there are accesses to an arena.
+    /// True if there are accesses to an arena.
     pub(super) has_touch: bool,
-    /// Where tail calls enter the program.
+    /// Label at which tail calls enter the program.
     tail_entry: u32,
     labels: Numbering,
     pub(super) code: Assembler,
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// How an instruction works on the arena's pointers.
+    /// Returns how an instruction works on the arena's pointers.
     pub(super) fn arena_use(&self, index: usize) -> ArenaUse {
         self.arena_uses.get(index).copied().unwrap_or_default()
     }

@@ -30,7 +30,7 @@ const CHAINED: usize = 2;
 const FROM_PAGE: usize = 3;
 const ALL_AT: usize = 4;
 const NODES_AT: usize = 5;
-/// Those of the arena: the chains, and what is behind them.
+/// Variables of the arena: the chains, and what is behind them.
 const CHAINS: usize = 16;
 const USED: usize = CHAINS;
 const REFUSED: usize = CHAINS + 1;
@@ -75,7 +75,7 @@ fn run(probes: &Probes, name: &str) {
     assert_eq!((done, options.retval), (0, 0), "{name}");
 }
 
-/// What the programs leave: their variables, and those of the arena, without the addresses that differ.
+/// Results of the programs: their variables, and those of the arena, without the addresses that differ.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     seen: Vec<u64>,
@@ -98,7 +98,7 @@ impl Left {
         Left { seen, all, nodes }
     }
 
-    fn of(probes: &Probes) -> Self {
+    fn read(probes: &Probes) -> Self {
         Left::new(seen(probes), |at, count| arena(probes, at, count))
     }
 
@@ -127,7 +127,7 @@ fn in_process(program: &str, binary: &Binary) -> Left {
     assert_eq!(process.go(), CALLS);
     let hits = probes.detach(attached).unwrap();
     assert_eq!((hits.entry.hits, hits.entry.missed), (CALLS, 0));
-    Left::of(&probes)
+    Left::read(&probes)
 }
 
 #[test]

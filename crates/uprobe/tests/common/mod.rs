@@ -25,13 +25,13 @@ use std::{
 pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < PATIENCE, "in vain");
+        assert!(began.elapsed() < TIMEOUT, "in vain");
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
 /// Longer than anything takes that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until no uprobe of the kernel is left in a function of a process. A link that was closed may still be open in a
 /// fork of this process that has not yet closed its files.

@@ -142,7 +142,7 @@ fn run(
     Ok(outcome.result & 0xffff_ffff)
 }
 
-/// Of `struct pt_regs`.
+/// Offsets in `struct pt_regs`.
 const AX: usize = 10;
 const SI: usize = 13;
 const DI: usize = 14;

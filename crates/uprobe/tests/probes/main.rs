@@ -55,7 +55,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
     u64::from_ne_bytes(bytes[8 * index..][..8].try_into().unwrap())
 }
 
-/// What `handle` returns of a text.
+/// Returns what `handle` returns of a text.
 fn result(text: &[u8]) -> u64 {
     text.iter().fold(7, |sum: u64, &byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -263,7 +263,7 @@ fn stacks_are_those_of_frame_pointers() {
     assert!(stacks.stack(64).unwrap().is_none());
 }
 
-/// Where `on_any` counts, and keeps its place, by the cookie.
+/// Words in which `on_any` counts, and keeps its place, by the cookie.
 const RUNS: usize = 10;
 const AT: usize = 14;
 

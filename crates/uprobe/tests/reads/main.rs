@@ -24,7 +24,7 @@ use std::{
 
 /// The process that the tool attaches to.
 const TARGET: &str = "BPFCOST_UPROBE_TARGET";
-/// What it calls for "good" and for "bad".
+/// Numbers of calls for "good" and for "bad".
 const GOOD: u64 = 1000;
 const BAD: u64 = 1004;
 
@@ -36,7 +36,7 @@ struct Probed {
     _binary: Binary,
 }
 
-/// How many reads succeeded, failed, and gave something wrong.
+/// Numbers of reads that succeeded, failed, and gave something wrong.
 #[derive(Debug, PartialEq, Eq)]
 struct Reads {
     read: u64,

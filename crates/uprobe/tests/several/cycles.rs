@@ -8,7 +8,7 @@ use bpfcost_uprobe::process::{
 
 /// The address of busy.c's `seen`, of those that it prints.
 const SEEN: usize = 2;
-/// Those of the program that stays, and of the two that come and go.
+/// Cookies of the program that stays, and of the two that come and go.
 const STAYS: u64 = 0;
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;

@@ -7,7 +7,7 @@ use bpfcost_uprobe::{
     process::{Function, Image},
 };
 
-/// Where a program runs.
+/// Place at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Entry,

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-const PATIENCE: Duration = Duration::from_millis(50);
+const WAIT: Duration = Duration::from_millis(50);
 /// The file that tools follow, and the step at which they kill themselves.
 const FILE: &str = "BPFCOST_UPROBE_FILE";
 const STEP: &str = "BPFCOST_UPROBE_STEP";
@@ -48,7 +48,7 @@ fn follow(
     (file, function): (&Path, &str),
     work: impl FnOnce() + Send,
 ) -> (Counts, usize) {
-    let mut starts = Starts::of(files, Starters::All).unwrap();
+    let mut starts = Starts::new(files, Starters::All).unwrap();
     let mut attached = Vec::new();
     let mut stops = 0;
     thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn follow(
         while !is_over {
             // Before the wait, which then finds the last ones.
             is_over = work.is_finished();
-            for started in starts.wait(PATIENCE).unwrap() {
+            for started in starts.wait(WAIT).unwrap() {
                 stops += 1;
                 let pid = started.pid();
                 let function = Image::open(pid, file).unwrap().function(function).unwrap();
@@ -81,7 +81,7 @@ fn follow(
     (counts, stops)
 }
 
-/// What the object's maps have counted.
+/// Returns what the object's maps have counted.
 fn counted(probes: &mut Probes) -> [u64; 4] {
     let number = |bytes: &[u8]| u64::from_ne_bytes(bytes[..8].try_into().unwrap());
     let mut events = 0;
@@ -166,13 +166,13 @@ fn only_descendants_are_stopped_where_these_are_meant() {
         .spawn()
         .unwrap();
     let of = [shell.id().cast_signed()];
-    let mut starts = Starts::of(&[&path], Starters::DescendantsOf(&of)).unwrap();
+    let mut starts = Starts::new(&[&path], Starters::DescendantsOf(&of)).unwrap();
     run(&path, &["3"], 3);
     assert!(starts.wait(Duration::ZERO).unwrap().is_empty());
     writeln!(shell.stdin.take().unwrap(), "go").unwrap();
     let mut stops = 0;
     wait_until(|| {
-        stops += starts.wait(PATIENCE).unwrap().len();
+        stops += starts.wait(WAIT).unwrap().len();
         shell.try_wait().unwrap().is_some()
     });
     assert_eq!(stops, 2);
@@ -182,11 +182,11 @@ fn only_descendants_are_stopped_where_these_are_meant() {
 fn a_process_that_is_stopped_goes_on_when_nothing_follows_it_any_more() {
     let binary = Binary::compile("started.c", &[]);
     let path = binary.path();
-    let mut starts = Starts::of(&[&path], Starters::All).unwrap();
+    let mut starts = Starts::new(&[&path], Starters::All).unwrap();
     let children = [(); 2].map(|()| Command::new(&path).arg("3").spawn().unwrap());
     let mut one = Vec::new();
     wait_until(|| {
-        one.extend(starts.wait(PATIENCE).unwrap());
+        one.extend(starts.wait(WAIT).unwrap());
         !one.is_empty()
     });
     drop(starts);
@@ -203,11 +203,11 @@ fn follow_and_die() {
     let path = PathBuf::from(std::env::var(FILE).unwrap());
     let step = std::env::var(STEP).unwrap().parse().unwrap();
     let mut probes = open();
-    let mut starts = Starts::of(&[&path], Starters::All).unwrap();
+    let mut starts = Starts::new(&[&path], Starters::All).unwrap();
     println!("ready");
     let mut started = Vec::new();
     wait_until(|| {
-        started = starts.wait(PATIENCE).unwrap();
+        started = starts.wait(WAIT).unwrap();
         !started.is_empty()
     });
     fault::die_at(step);
@@ -387,7 +387,7 @@ fn files_that_no_process_starts_are_named() {
         (path("object.o", &object), "not a 64-bit x86 program"),
         (folder.path().to_owned(), "directory"),
     ] {
-        let error = Starts::of(&[&path], Starters::All).unwrap_err();
+        let error = Starts::new(&[&path], Starters::All).unwrap_err();
         let words = error.to_string();
         assert!(words.contains(says), "{words}");
         assert!(words.contains(path.to_str().unwrap()), "{words}");
@@ -399,11 +399,11 @@ fn files_that_no_process_starts_are_named() {
 fn functions_are_found_in_other_processes() {
     let binary = Binary::compile("started.c", &[]);
     let path = binary.path();
-    let mut starts = Starts::of(&[&path], Starters::All).unwrap();
+    let mut starts = Starts::new(&[&path], Starters::All).unwrap();
     let children = [(); 2].map(|()| Command::new(&path).arg("3").spawn().unwrap());
     let mut started = Vec::new();
     wait_until(|| {
-        started.extend(starts.wait(PATIENCE).unwrap());
+        started.extend(starts.wait(WAIT).unwrap());
         started.len() == 2
     });
     let found = [0, 1].map(|index: usize| {

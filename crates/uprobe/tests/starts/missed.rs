@@ -13,7 +13,7 @@ fn close_to_children(pid: i32) -> Runtime {
     runtime
 }
 
-/// What a tool counts of one call of the process, one of its child and one of the child's. `then` is before they are
+/// Returns what a tool counts of one call of the process, one of its child and one of the child's. `then` is before they are
 /// forked.
 fn count(process: &mut Target, then: impl FnOnce()) -> Counts {
     let mut probes = open();

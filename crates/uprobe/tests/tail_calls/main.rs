@@ -40,7 +40,7 @@ fn handle(process: &Target) -> Function {
     image.function("handle").unwrap()
 }
 
-/// What the programs leave after the calls of one round, and of another with other programs in the array.
+/// Results of the programs after the calls of one round, and of another with other programs in the array.
 type Left = [[Vec<u8>; 2]; 2];
 
 fn in_kernel(object: &[u8], binary: &Binary) -> Left {

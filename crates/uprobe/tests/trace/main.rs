@@ -65,7 +65,7 @@ fn in_kernel(binary: &Binary, process: &mut Target) -> (Vec<Vec<u8>>, u64) {
 
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
-/// Whether the kernel's own tracepoint of lines is on.
+/// Returns whether the kernel's own tracepoint of lines is on.
 fn state() -> String {
     let tracefs = MountedFs::ask("tracefs").unwrap();
     std::fs::read_to_string(tracefs.path(SWITCH)).unwrap()

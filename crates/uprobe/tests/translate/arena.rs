@@ -24,7 +24,7 @@ use crate::{
 
 const PROGRAMS: u64 = 3000;
 const INPUTS: usize = 3;
-/// Where arenas are in their 4 GiB: at both ends, in the middle, and where they are by default.
+/// Offsets of arenas in their 4 GiB: at both ends, in the middle, and the default.
 const LOW_HALVES: [u64; 4] = [0, 0x1_0000, 0x8000_0000, 0xffff_d000];
 const PIECE: u64 = 0x3100_0000_0000;
 /// The most programs of a hundred that the verifier may reject.
@@ -237,7 +237,7 @@ fn generated_accesses_to_an_arena_give_the_kernels_results() {
     assert!(seen.changed * 2 > seen.runs, "{seen:?}");
 }
 
-/// What the pointers are is the same in both ways: a number, a short pointer and a long one.
+/// Returns what the pointers are is the same in both ways: a number, a short pointer and a long one.
 #[test]
 fn pointers_stay_short_where_the_arena_says_so() {
     if !require::host() {
@@ -276,7 +276,7 @@ fn pointers_stay_short_where_the_arena_says_so() {
     }
 }
 
-/// Where an arena's pointer and another one can't be told apart. The verifier may know more.
+/// Returns where an arena's pointer and another one can't be told apart. The verifier may know more.
 #[test]
 fn programs_whose_pointers_are_unclear_are_refused() {
     if !require::host() {

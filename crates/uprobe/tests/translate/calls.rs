@@ -1,4 +1,4 @@
-//! What the kernel can't be asked: alignment and distances of calls, and where it is wrong.
+//! Cases in which the kernel can't be asked: alignment and distances of calls, and where it is wrong.
 
 use bpfcost_uprobe::translate::{
     Backend as _, Error, HelperTable, MapLayout, MapPlace, Program, Translator,

@@ -1,4 +1,4 @@
-//! What translated code may do, by a decoder: no vector register, no memory but BPF's and its own frame.
+//! Limits of translated code, checked by a decoder: no vector register, no memory but BPF's and its own frame.
 
 use bpfcost_uprobe::translate::MachineCode;
 use iced_x86::{

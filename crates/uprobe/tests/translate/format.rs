@@ -22,7 +22,7 @@ const SNPRINTF: i32 = 165;
 const TRACE_PRINTK: i32 = 6;
 /// Bytes of a format's map.
 const FORMAT_BYTES: usize = 64;
-/// What a format may be wrong with, as helpers answer.
+/// Faults of a format, as helpers answer them.
 const INVALID: i32 = -22;
 /// The text is at the value's beginning, and strings for `%s` behind it.
 const STRINGS: i16 = 160;
@@ -183,7 +183,7 @@ fn snprintf(bench: &Bench, line: &Line, map: &OwnedFd) -> Vec<Instruction> {
     code
 }
 
-/// It has three arguments always.
+/// The helper has three arguments always.
 fn trace_printk(bench: &Bench, line: &Line, map: &OwnedFd) -> Vec<Instruction> {
     let mut line = line.clone();
     line.arguments.resize(3, Argument::Number(0));
@@ -233,7 +233,7 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// What it leaves here, and in the kernel; the verifier's log where that rejects it.
+    /// Returns what it leaves here, and in the kernel; the verifier's log where that rejects it.
     fn run(&self, bench: &mut Bench, input: &Input) -> (Output, Result<Output, String>) {
         let program = Program {
             instructions: self.instructions,
@@ -261,14 +261,14 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
 }
 
 impl Line {
-    /// Whether it has fields of pointers that are copied before the text is written.
+    /// Returns whether it has fields of pointers that are copied before the text is written.
     fn has_copied_pointers(&self) -> bool {
         let mut pairs = self.format.windows(2);
         pairs.any(|pair| pair[0] == b'p' && b"kiIB".contains(&pair[1]))
     }
 }
 
-/// What is in the ring: nothing, or the text of one line.
+/// Returns what is in the ring: nothing, or the text of one line.
 fn traced(ring: &mut [u64]) -> Option<Vec<u8>> {
     let bytes: Vec<u8> = ring.iter().flat_map(|word| word.to_le_bytes()).collect();
     ring.fill(0);
@@ -277,7 +277,7 @@ fn traced(ring: &mut [u64]) -> Option<Vec<u8>> {
     (length > 0).then(|| record[HEAD..8 + length].to_vec())
 }
 
-/// Whether the kernel takes letters that are not ASCII's.
+/// Returns whether the kernel takes letters that are not ASCII's.
 fn takes_other_bytes(bench: &Bench) -> bool {
     let line = Line {
         format: vec![0xc3],

@@ -4,25 +4,25 @@ use std::{arch::naked_asm, io, ptr};
 
 /// Memory for code, of one mebibyte.
 const CODE_BYTES: usize = 1 << 20;
-/// Where the helpers begin in it.
+/// Offset of the helpers in it.
 const HELPERS: usize = 768 << 10;
 /// A stack, of which all is looked at that a program must not write.
 const STACK_BYTES: usize = 64 << 10;
-/// What unwritten stack holds.
+/// Content of unwritten stack.
 const UNTOUCHED: u8 = 0xa5;
 
-/// Where translated code runs.
+/// Memory in which translated code runs.
 #[derive(Debug)]
 pub(crate) struct Machine {
     code: *mut u8,
     stack: Vec<u8>,
 }
 
-/// What a run left behind.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) result: u64,
-    /// Whether the registers that a function must keep were kept.
+    /// True if the registers that a function must keep were kept.
     pub(crate) kept_registers: bool,
     /// Bytes of stack that were written, from the top down to the lowest.
     pub(crate) stack_bytes: usize,
@@ -50,7 +50,7 @@ impl Machine {
         })
     }
 
-    /// Where code will be.
+    /// Returns where code will be.
     pub(crate) fn address(&self) -> u64 {
         self.code as u64
     }
@@ -67,7 +67,7 @@ impl Machine {
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), self.code.add(offset), code.len()) };
     }
 
-    /// Where helpers will be.
+    /// Returns where helpers will be.
     pub(crate) fn helpers(&self) -> u64 {
         self.address() + HELPERS as u64
     }

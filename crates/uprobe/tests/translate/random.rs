@@ -16,7 +16,7 @@ use crate::{
 const PROGRAMS: u64 = 3000;
 /// The same, by the kernel's image.
 const IMAGES: u64 = 500;
-/// How often the long form says how far it is.
+/// Number of times the long form says how far it is.
 const PROGRESS: u64 = 50_000;
 /// The search ends at this many programs that differ.
 const MOST_DIFFERENT: usize = 5;
@@ -179,7 +179,7 @@ fn shrink(
     }
 }
 
-/// Its instructions but those jumps, one a line.
+/// Returns the instructions but those jumps, one a line.
 fn listing(subject: &Subject) -> String {
     let instructions = subject.instructions.iter().enumerate();
     instructions

@@ -27,7 +27,7 @@ const INPUTS: usize = 4;
 const SLOTS: u32 = 7;
 /// A program's code is far from the next one's.
 const DISTANCE: usize = 128 << 10;
-/// What the kernel gives as the context.
+/// Context that the kernel gives.
 const CONTEXT_BYTES: usize = 96;
 /// The most groups of a hundred of which the verifier may reject a program.
 const REJECTED_PERCENT: u64 = 10;
@@ -52,7 +52,7 @@ impl MapLayout for Layout<'_> {
     }
 }
 
-/// Whether the kernel counts tail calls to empty slots: before Linux 6.14 or so.
+/// Returns whether the kernel counts tail calls to empty slots: before Linux 6.14 or so.
 fn counts_empty_slots() -> bool {
     let array = kernel::program_array(2).expect("an array can be made");
     let tail_call = |slot| {
@@ -69,7 +69,7 @@ fn counts_empty_slots() -> bool {
     kernel::run(&caller, &mut [0; CONTEXT_BYTES]).expect("it can be run") == 0
 }
 
-/// What tail calls did in all runs.
+/// Counts of tail calls in all runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     rejected: u64,

@@ -19,7 +19,7 @@ const FULL: i64 = -7;
 const THERE: i64 = -17;
 const MISSING: i64 = -2;
 
-/// Where a control page has the thread's number, and where the values begin.
+/// Offsets of the thread's number in a control page, and of the values.
 const THREAD: usize = 24;
 const VALUES: usize = 4096;
 /// Memory of a thread that is not zero.

@@ -25,10 +25,10 @@ pub(crate) const VALUE_BYTES: u32 = 256;
 pub(crate) const ENTRY_BYTES: u32 = 40;
 pub(crate) const ENTRIES: u32 = 4;
 
-/// Where `struct bpf_array` of 6.18 has its values, for the kernel's image.
+/// Offset of the values in `struct bpf_array` of 6.18, for the kernel's image.
 pub(crate) const VALUES_OFFSET: u64 = 0x138;
 
-/// What to report where a run crashes.
+/// Report for a run that crashes.
 pub(crate) static CURRENT: AtomicU64 = AtomicU64::new(0);
 
 /// The maps that all programs share, and where they run.
@@ -42,14 +42,14 @@ pub(crate) struct Bench {
     pub(crate) helpers: HelperTable,
 }
 
-/// Why a program has no comparison, or a bad one.
+/// Reason for which a program has no comparison, or a bad one.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The verifier's log.
     Rejected(String),
-    /// Why the kernel's machine code can't be moved.
+    /// The kernel's machine code can't be moved.
     NoImage(String),
-    /// What the translation did otherwise.
+    /// The translation gave another result.
     Different(String),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Input {
     pub(crate) entries: Vec<u8>,
 }
 
-/// What a run of it leaves.
+/// Result of a run of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) result: u32,

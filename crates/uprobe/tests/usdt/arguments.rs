@@ -12,7 +12,7 @@ use bpfcost_uprobe::{
 use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, UsdtOpts};
 
 const CALLS: u64 = 300;
-/// By the cookie.
+/// Counts by the cookie.
 const SITES: [&str; 6] = [
     "registers",
     "memory",

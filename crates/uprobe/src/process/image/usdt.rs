@@ -13,7 +13,7 @@ pub struct UsdtSite {
     pub address: u64,
     /// The address in the process of the number of probes there. The program prepares arguments if it isn't 0.
     pub semaphore: Option<u64>,
-    /// Where the arguments are, as `sys/sdt.h` writes it: `-4@%edi 8@-8(%rbp)`.
+    /// Locations of the arguments, as `sys/sdt.h` writes them: `-4@%edi 8@-8(%rbp)`.
     pub arguments: String,
 }
 
@@ -74,7 +74,7 @@ impl Image {
     }
 }
 
-/// Whether a section is one of notes.
+/// Returns whether a section is one of notes.
 pub(in crate::process) fn notes_are_whole(bytes: &[u8]) -> bool {
     notes(bytes).is_some()
 }

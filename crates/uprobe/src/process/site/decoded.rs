@@ -9,18 +9,18 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-/// Where in Go's description of a goroutine the limit of its stack is.
+/// Offset of the stack's limit in Go's description of a goroutine.
 const GO_STACK_LIMIT: u64 = 0x10;
 /// The register with the address of that description.
 const GOROUTINE: Register = Register::R14;
-/// Those with what Go compares with the limit: the stack pointer, or, where a frame is large, how low it will be.
+/// Registers that Go compares with the limit: the stack pointer, or, where a frame is large, how low it will be.
 const GO_STACK: [Register; 3] = [Register::RSP, Register::R12, Register::R13];
 
 /// A function, decoded.
 pub(super) struct Decoded<'a> {
     function: &'a Function,
     pub(super) instructions: Vec<Instruction>,
-    /// Where its branches lead, and those of others that lead into it, by ascending address.
+    /// Targets of its branches, and of others that lead into it, by ascending address.
     targets: Vec<u64>,
     pub(super) has_indirect_jump: bool,
 }
@@ -75,7 +75,7 @@ impl<'a> Decoded<'a> {
         })
     }
 
-    /// Whether the function has such an instruction.
+    /// Returns whether the function has such an instruction.
     pub(super) fn has(&self, mnemonic: Mnemonic) -> bool {
         self.instructions
             .iter()
@@ -118,13 +118,13 @@ impl<'a> Decoded<'a> {
         Ok(taken)
     }
 
-    /// Whether a branch leads to an address from `start` on, and before `end`.
+    /// Returns whether a branch leads to an address from `start` on, and before `end`.
     fn is_target(&self, start: u64, end: u64) -> bool {
         let first = self.targets.partition_point(|&target| target < start);
         self.targets.get(first).is_some_and(|&target| target < end)
     }
 
-    /// Whether these bytes are never executed: nops or breakpoints behind an instruction that doesn't go on.
+    /// Returns whether these bytes are never executed: nops or breakpoints behind an instruction that doesn't go on.
     fn is_padding(&self, start: u64, length: usize) -> bool {
         let end = start + length as u64;
         let offset = (start - self.function.address) as usize;
@@ -188,7 +188,7 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// Whether a probe at an instruction of a Go function, not a RET, has the room on the stack that it needs, and
+    /// Returns whether a probe at an instruction of a Go function, not a RET, has the room on the stack that it needs, and
     /// no goroutine can be stopped amid the bytes that the jump replaces.
     pub(super) fn has_room_in_go(&self, index: usize) -> Result<(), &'static str> {
         let probed = &self.instructions[index];
@@ -222,7 +222,7 @@ impl<'a> Decoded<'a> {
         Ok(())
     }
 
-    /// Whether a jump leaves the function. One through a table stays.
+    /// Returns whether a jump leaves the function. One through a table stays.
     pub(super) fn is_tail_jump(&self, index: usize) -> bool {
         let instruction = &self.instructions[index];
         let inside = self.function.address..self.function.address + self.function.code.len() as u64;
@@ -292,7 +292,7 @@ fn target(instruction: &Instruction) -> Option<u64> {
     }
 }
 
-/// Whether an instruction of a Go function may use an address where nothing is: none on the stack, beside the code or in
+/// Returns whether an instruction of a Go function may use an address where nothing is: none on the stack, beside the code or in
 /// the goroutine's description.
 fn may_fault(instruction: &Instruction) -> bool {
     let has_address = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
@@ -304,7 +304,7 @@ fn may_fault(instruction: &Instruction) -> bool {
     has_address && !is_unused && !is_there
 }
 
-/// Whether one of the instructions that end with a RET may fault while the stack pointer is not at the return address.
+/// Returns whether one of the instructions that end with a RET may fault while the stack pointer is not at the return address.
 /// There, Go finds the caller of a fault outside of its code by that address; elsewhere it gives up.
 fn faults_above_frame(instructions: &[Instruction]) -> bool {
     let Some((_, before)) = instructions.split_last() else {
@@ -316,7 +316,7 @@ fn faults_above_frame(instructions: &[Instruction]) -> bool {
     before[..last_move].iter().any(may_fault)
 }
 
-/// Whether execution never goes on behind an instruction.
+/// Returns whether execution never goes on behind an instruction.
 fn ends(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),

@@ -1,9 +1,9 @@
-//! How a forked child gets slots of its own (`process/children.rs`).
+//! Code by which a forked child gets slots of its own (`process/children.rs`).
 
 use super::{
     super::layout::{
-        CHILD, CHILD_AREAS, CHILDREN, CHILDREN_CLOSED, CHILDREN_HEAD, CONTROL_OWNER, IS_CHILD,
-        STATE_LIMIT, STATE_ON, STATE_OWNERS, STATE_SPILL,
+        CHILD, CHILD_AREAS, CHILDREN, CHILDREN_CLOSED, CHILDREN_HEAD, CONTROL_OWNER,
+        FIRST_CHILD_HOLDER, IS_CHILD, STATE_HOLDERS, STATE_LIMIT, STATE_ON, STATE_OWNERS,
     },
     Assembly,
 };
@@ -14,20 +14,15 @@ use iced_x86::{
 
 impl Assembly<'_> {
     /// Gives a forked child, whose state was wiped, slots of its own in place of its parent's. Where there are none
-    /// left, or children get none, none of its threads gets an area.
+    /// left, or children get none, none of its threads gets an area. The registers of [`Assembly::spilled`] may change.
     pub(super) fn write_child(&mut self, children: u64) -> Result<(), IcedError> {
         let (s, layout) = (self.scratch, self.context.layout);
         let a = &mut self.a;
         let mut label = || a.create_label();
         let (mut is_on, mut none, mut done) = (label(), label(), label());
-        let spilled = [rdi, rsi, r8, r10, r11].into_iter().filter(|&one| one != s);
-        let spilled: Vec<_> = spilled.zip((24..).step_by(8)).collect();
 
         a.cmp(dword_ptr(s + STATE_ON), 0)?;
         a.jne(is_on)?;
-        for &(register, offset) in &spilled {
-            a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
-        }
         a.mov(rdx, children)?;
         a.cmp(qword_ptr(rdx + CHILDREN_CLOSED as i32), 0)?;
         a.jne(none)?;
@@ -47,6 +42,12 @@ impl Assembly<'_> {
         a.mov(s, layout.base)?;
         a.cmp(rax, r8)?;
         a.jne(none)?;
+        // The holders of locks are numbered as the areas of all children are.
+        a.mov(rax, children + CHILDREN_HEAD)?;
+        a.sub(rdi, rax)?;
+        a.shr(rdi, (CHILD / CHILD_AREAS).trailing_zeros())?;
+        a.add(edi, FIRST_CHILD_HOLDER as i32)?;
+        a.mov(dword_ptr(s + STATE_HOLDERS), edi)?;
         a.mov(edx, CHILD_AREAS as i32)?;
         a.jmp(done)?;
         a.set_label(&mut none)?;
@@ -57,9 +58,6 @@ impl Assembly<'_> {
         a.mov(rdx, layout.control(0) + CONTROL_OWNER)?;
         a.mov(qword_ptr(rdx), -1)?;
         a.mov(dword_ptr(s + STATE_ON), IS_CHILD as i32)?;
-        for &(register, offset) in &spilled {
-            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
-        }
         a.set_label(&mut is_on)?;
         a.zero_bytes()
     }

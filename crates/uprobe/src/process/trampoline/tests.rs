@@ -11,6 +11,12 @@ const LAYOUT: Layout = Layout {
     children: Some(0x7e00_0000_0000),
 };
 
+/// The proof with all of its code.
+const PROOF: Proof = Proof {
+    counter: Some(0x7d00_0000_0000),
+    asks: true,
+};
+
 fn trampolines() -> Vec<(Site, Trampoline)> {
     let mut all = Vec::new();
     for is_go in [false, true] {
@@ -45,6 +51,7 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
         for site in sites {
             let context = Context {
                 layout: LAYOUT,
+                proof: PROOF,
                 slot: 7,
                 function: function.address,
             };
@@ -56,11 +63,11 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
 }
 
 fn decode(trampoline: &Trampoline) -> Vec<Instruction> {
-    // Three numbers come first.
+    // Four numbers come first.
     let mut decoder = Decoder::with_ip(
         64,
-        &trampoline.bytes[24..],
-        ADDRESS + 24,
+        &trampoline.bytes[32..],
+        ADDRESS + 32,
         DecoderOptions::NONE,
     );
     decoder.iter().collect()
@@ -108,11 +115,11 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
                 .iter()
                 .filter(|used| writes.contains(&used.access()))
             {
-                // The one exception, and below the red zone the flags as well.
+                // The one exception, and below the red zone the flags as well. A system call changes RCX.
                 let registers: &[_] = match (is_amid, site.is_go) {
-                    (true, _) if below >= 128 => &[Register::R11, Register::RAX],
-                    (false, false) => &[Register::R11],
-                    _ => &[],
+                    (true, _) if below < 128 => &[],
+                    (false, true) => &[],
+                    _ => &[Register::R11, Register::RAX, Register::RCX],
                 };
                 let saves = instruction.code() == Code::Push_r64
                     && registers.contains(&instruction.op0_register());
@@ -132,7 +139,7 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
             if !on_own_stack {
                 below -= i64::from(instruction.stack_pointer_increment());
             }
-            // A forked child makes one system call, once.
+            // System calls are of a forked child, once, and where a process may share the memory.
             let is_system_call = instruction.code() == Code::Syscall;
             calls += usize::from(is_call(&instruction) && !is_system_call);
         }
@@ -178,7 +185,7 @@ fn entries_and_insides_are_probed_before_their_moved_code_and_rets_after_it() {
         };
         let first = match (site.is_amid(), site.is_go) {
             (true, _) => Code::Lea_r64_m,
-            (false, true) => Code::Rdfsbase_r64,
+            (false, true) => Code::Rdgsbase_r64,
             (false, false) => Code::Push_r64,
         };
         assert_eq!(at(trampoline.own.start).code(), first);
@@ -228,6 +235,7 @@ fn a_moved_call_returns_to_the_function() {
     let site = Site::entry(&function).unwrap();
     let context = Context {
         layout: LAYOUT,
+        proof: PROOF,
         slot: 0,
         function: 0,
     };

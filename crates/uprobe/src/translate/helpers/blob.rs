@@ -1,6 +1,6 @@
 //! The compiled helpers: laid out and relocated for an address of the target.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use object::{
     Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
@@ -12,6 +12,10 @@ use super::{Environment, HelperTable, helper_id};
 /// `blob/helpers.c`, compiled.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/helpers.o"));
 
+/// Sections of helpers of a kind, as `blob/types.h` names them.
+const QUIET: &str = ".text.quiet";
+const READERS: &str = ".text.reads";
+
 /// Sections begin at multiples of this.
 const ALIGNMENT: usize = 64;
 
@@ -20,10 +24,14 @@ const ALIGNMENT: usize = 64;
 pub struct Blob {
     /// The bytes: code, and read-only data behind it.
     pub bytes: Vec<u8>,
-    /// How many of the bytes are code.
+    /// Number of the bytes that are code.
     pub code_bytes: usize,
     /// The helpers' addresses.
     pub helpers: HelperTable,
+    /// The helpers that make no system call.
+    pub quiet: BTreeSet<u32>,
+    /// The helpers that read memory which may not be there.
+    pub readers: BTreeSet<u32>,
 }
 
 impl Blob {
@@ -61,6 +69,7 @@ impl Blob {
         };
         relocate(&file, &mut bytes, &place);
         let mut helpers = HelperTable::new();
+        let (mut quiet, mut readers) = (BTreeSet::new(), BTreeSet::new());
         for symbol in file.symbols() {
             let (Ok(name), Some(section)) = (symbol.name(), symbol.section_index()) else {
                 continue;
@@ -73,12 +82,20 @@ impl Blob {
             let id = name.strip_prefix("bpf_").and_then(helper_id);
             if let (SymbolKind::Text, Some(id)) = (symbol.kind(), id) {
                 helpers.insert(id, at + place(section, symbol.address()) as u64);
+                let section = file.section_by_index(section);
+                match section.and_then(|section| section.name()) {
+                    Ok(QUIET) => drop(quiet.insert(id)),
+                    Ok(READERS) => drop(readers.insert(id)),
+                    _ => {}
+                }
             }
         }
         Blob {
             bytes,
             code_bytes,
             helpers,
+            quiet,
+            readers,
         }
     }
 }

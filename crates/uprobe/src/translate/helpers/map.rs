@@ -1,4 +1,4 @@
-//! What helpers get as a map, and how its memory is laid out: `blob/map.h`, `blob/table.h`, `blob/stack.h`.
+//! Descriptors of maps for helpers, and the layout of their memory: `blob/map.h`, `blob/table.h`, `blob/stack.h`.
 
 use super::super::ArrayPlace;
 
@@ -23,7 +23,7 @@ pub const STACK_HEAD: usize = 8;
 const MARK: u32 = 1 << 31;
 const FREE_END: u32 = u32::MAX;
 
-/// What helpers get as a map: in the target, where [`super::super::MapPlace::handle`] says.
+/// Descriptor of a map for helpers: in the target, at [`super::super::MapPlace::handle`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapDescriptor {
@@ -41,7 +41,7 @@ impl MapDescriptor {
     /// The bytes of a descriptor.
     pub const BYTES: usize = 40;
 
-    /// Where an array of programs has the address of its table, and the number of its slots.
+    /// Offsets of the address of an array of programs' table, and of the number of its slots.
     pub(crate) const MEMORY_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, memory) as u32;
     pub(crate) const ENTRIES_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, entries) as u32;
 
@@ -138,7 +138,7 @@ impl MapDescriptor {
         MapDescriptor { values, ..self }
     }
 
-    /// Its bytes, to be written to the target.
+    /// Returns the bytes, to be written to the target.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.memory.to_le_bytes());
@@ -167,13 +167,21 @@ pub struct TableShape {
     pub value_size: u32,
     /// The most entries.
     pub entries: u32,
-    /// Whether a full table drops an entry for a new one.
+    /// True if a full table drops an entry for a new one.
     pub is_lru: bool,
-    /// Whether each thread has its own values, in its memory.
+    /// True if each thread has its own values, in its memory.
     pub is_of_threads: bool,
 }
 
 impl TableShape {
+    /// The offset of the number of updates that waited in vain for another process's lock.
+    pub const STUCK: usize = 8;
+
+    /// Returns the offset of each bucket's lock, 4 bytes.
+    pub fn locks(&self) -> impl Iterator<Item = usize> + use<> {
+        (TABLE_HEAD..self.nodes_at()).step_by(BUCKET)
+    }
+
     fn buckets(&self) -> u32 {
         self.entries.next_power_of_two()
     }

@@ -28,29 +28,40 @@ pub use vdso::clock_gettime_offset;
 
 use super::{HelperTable, helper_id};
 
-/// What the helpers must know of the target and its machine.
+/// Facts about the target and its machine for the helpers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// The address of `__vdso_clock_gettime` in the target ([`clock_gettime_offset`]). Without it, the clocks are system
     /// calls.
     pub clock_gettime: Option<u64>,
-    /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
+    /// True if the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
-    /// Whether the CPU's transactions commit. Without them, a guarded copy reads what may not be there,
+    /// True if the CPU's transactions commit. Without them, a guarded copy reads what may not be there,
     /// or the kernel does.
     pub has_rtm: bool,
-    /// Whether threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
+    /// True if threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
     /// tables are locked as the tool's own.
     pub has_areas: bool,
     /// Device and inode of the target's PID namespace.
     pub namespace: (u64, u64),
     /// A copy whose faults end it, and the signal handler that ends them, where the process has them.
     pub guard: Option<(u64, u64)>,
+    /// The offset from a thread's FS base of the word that holds its number. Without it, threads ask the kernel each time.
+    pub thread_word: Option<i64>,
+    /// The control page of the first area, and the number of areas.
+    pub areas: (u64, u64),
+    /// The number of the process among those that share its tables, from 1, below [`Environment::MOST_PROCESSES`].
+    pub process: u32,
 }
 
 impl Environment {
-    /// Its bytes, as `blob/types.h` has them.
-    fn to_bytes(self) -> [u8; 64] {
+    /// The bits of a holder's number: the process's number is above them, in 31 bits.
+    pub const HOLDER_BITS: u32 = 15;
+    /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
+    pub const MOST_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
+
+    /// Returns the bytes, as `blob/types.h` has them.
+    fn to_bytes(self) -> [u8; 96] {
         let (copy, handler) = self.guard.unwrap_or_default();
         let words = [
             self.clock_gettime.unwrap_or(0),
@@ -61,8 +72,12 @@ impl Environment {
             self.namespace.1,
             copy,
             handler,
+            self.thread_word.unwrap_or(0).cast_unsigned(),
+            self.areas.0,
+            self.areas.1,
+            self.process.into(),
         ];
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 96];
         for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }

@@ -4,7 +4,7 @@ use object::{Object as _, ObjectSymbol as _};
 
 const CLOCK_GETTIME: &str = "__vdso_clock_gettime";
 
-/// Where the clock's function is in a vdso, in bytes from the vdso's beginning; `None` where it has none. The vdso is
+/// Returns where the clock's function is in a vdso, in bytes from the vdso's beginning; `None` where it has none. The vdso is
 /// mapped as it is in its file, so that its memory in a process is such an image.
 pub fn clock_gettime_offset(image: &[u8]) -> Option<u64> {
     let file = object::File::parse(image).ok()?;

@@ -1,4 +1,4 @@
-//! What the kernel tells about a loaded program: machine code, and its instructions after verification.
+//! The kernel's report on a loaded program: machine code, and its instructions after verification.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn of(program: i32) -> Result<Self> {
+    pub(super) fn read(program: i32) -> Result<Self> {
         let mut sizes = bpf_prog_info::default();
         info(program, &mut sizes)?;
         let mut code = vec![0u8; sizes.jited_prog_len as usize];

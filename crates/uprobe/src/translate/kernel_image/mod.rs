@@ -1,6 +1,6 @@
 //! The kernel's own machine code of a loaded program, moved to user space: a second opinion on our translator.
 //!
-//! It is a cross-check, not a way to run probes: it needs root (`/proc/kallsyms` with addresses, unblinded constants),
+//! This is a cross-check, not a way to run probes: it needs root (`/proc/kallsyms` with addresses, unblinded constants),
 //! and takes the kernel's inlined helpers only where they work in user space. What changes in the code: calls lead to
 //! the table's helpers and the moved subprograms, jumps to the kernel's return thunk are returns, and addresses of
 //! maps are replaced.
@@ -48,7 +48,7 @@ impl KernelImage {
         })
     }
 
-    /// How far the values of an array are from the beginning of its `struct bpf_array`, in bytes.
+    /// Returns how far the values of an array are from the beginning of its `struct bpf_array`, in bytes.
     pub fn values_offset(&self) -> u64 {
         self.values_offset
     }
@@ -70,7 +70,7 @@ impl Backend for KernelImage {
             // The jump would lead into the kernel.
             return Err(Error::KernelImage("it makes a tail call".to_owned()));
         }
-        let image = Image::of(program.fd)?;
+        let image = Image::read(program.fd)?;
         let addresses = self.constants(program, &image, maps)?;
         let mut moving = Moving {
             image: &image,
@@ -264,7 +264,7 @@ impl Moving<'_> {
         functions.any(|(start, length)| (*start..*start + *length as u64).contains(&address))
     }
 
-    /// Where a call to this address of the kernel leads in the target.
+    /// Returns where a call to this address of the kernel leads in the target.
     fn call_target(&mut self, address: u64) -> Result<u64> {
         let mut offset = 0;
         for (start, length) in &self.image.functions {

@@ -8,7 +8,7 @@ use crate::translate::{Error, error::Result, helper_id};
 
 const SYMBOLS: &str = "/proc/kallsyms";
 
-/// What the kernel calls directly instead of a helper, and the helper.
+/// Functions that the kernel calls directly instead of a helper, and the helper.
 const DIRECT_CALLS: &[(&str, &str)] = &[
     ("array_map_lookup_elem", "map_lookup_elem"),
     ("array_map_update_elem", "map_update_elem"),
@@ -58,7 +58,7 @@ pub(super) fn helper(name: &str) -> Option<u32> {
     name.and_then(helper_id)
 }
 
-/// Where the values begin in `struct bpf_array`: its last member.
+/// Returns where the values begin in `struct bpf_array`: its last member.
 pub(super) fn array_values_offset() -> Result<u64> {
     let failed = |why: String| Error::KernelImage(format!("the kernel's BTF: {why}"));
     let btf = Btf::from_vmlinux().map_err(|error| failed(error.to_string()))?;

@@ -44,7 +44,7 @@ struct Generator<'a> {
 
 const VALUE: u8 = 6;
 const WIDTHS: [(u8, i16); 4] = [(BYTE, 1), (HALF, 2), (WORD, 4), (DOUBLE, 8)];
-/// Where the stack has an arena's pointer.
+/// Offset of an arena's pointer on the stack.
 const SPILL: i16 = -64;
 
 impl Generator<'_> {

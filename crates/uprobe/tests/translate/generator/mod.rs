@@ -23,7 +23,7 @@ use crate::{assemble::*, input::Random, trial::Subject};
 const SLOTS: i16 = 8;
 /// The slot of keys.
 const KEY: i16 = -8 * (SLOTS + 1);
-/// Where the context takes all registers in the end.
+/// Offset in the context that takes all registers in the end.
 const REGISTERS_AT: i16 = 160;
 
 const ALU_OPERATIONS: [u8; 12] = [
@@ -100,7 +100,7 @@ struct Generator<'a> {
     has_callback: bool,
     /// The array of programs for tail calls.
     array: Option<i32>,
-    /// Whether a subprogram makes some.
+    /// True if a subprogram makes some.
     has_tail_subprogram: bool,
     frame: Frame,
 }

@@ -1,0 +1,45 @@
+//! Locks of tables whose holders have ended.
+//!
+//! A thread sees by itself whether a holder of its own process has ended. Of other processes only the tool knows: their
+//! numbers may be of another PID namespace. An update that waited in vain for one says so in the table.
+
+use super::{probes::Probes, store::Store, table::Table};
+use crate::{process::Holders, translate::helpers::Environment};
+use std::collections::HashMap;
+
+/// The tool itself as a holder, as `blob/identity.h` has it.
+const TOOL: u32 = 0x7fff_ffff;
+
+impl Probes {
+    /// Releases locks where an update waited in vain for another process.
+    pub(super) fn release_stuck_locks(&self) {
+        self.release_locks(|table| table.take_stuck());
+    }
+
+    /// Releases the locks of processes that have ended, in tables that are meant.
+    pub(super) fn release_locks(&self, is_meant: impl Fn(&Table) -> bool) {
+        let mut running: HashMap<u32, Option<Holders>> = HashMap::new();
+        for store in self.stores.iter().flatten() {
+            let (Store::Table(table) | Store::ThreadTable(table)) = store else {
+                continue;
+            };
+            if !is_meant(table) {
+                continue;
+            }
+            // Locks first: whoever has one was there before the processes are looked for.
+            for (bucket, lock) in table.locks() {
+                let process = lock >> Environment::HOLDER_BITS;
+                let holder = lock & ((1 << Environment::HOLDER_BITS) - 1);
+                let holders = running.entry(process).or_insert_with(|| {
+                    let mut targets = self.targets.values();
+                    let target = targets.find(|target| target.number == process);
+                    target.map(|target| target.runtime.holders())
+                });
+                let is_running = holders.as_ref().is_some_and(|all| all.contains(holder));
+                if lock != TOOL && !is_running {
+                    table.release(bucket, lock);
+                }
+            }
+        }
+    }
+}
