@@ -46,6 +46,7 @@ use crate::{
     Status, compat, exact,
     history::CaseLevels,
     reading::{Reading, in_one_reading},
+    safeguards,
     session_spread::CaseSpreads,
     sides::{
         RecordGroup, costs, distinct, epoch_spread, failed, groups, lacks, named, one_sided,
@@ -149,6 +150,7 @@ pub fn compare(
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
+        changes.warnings.extend(safeguards::lacking(&records));
         group.compare(threshold, family, &kept, &mut changes);
     }
     settle(&mut changes);

@@ -28,6 +28,7 @@ mod reading;
 mod run_data;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+mod safeguards;
 mod scaling;
 mod schema;
 mod session_spread;

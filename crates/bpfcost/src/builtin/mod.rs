@@ -15,9 +15,11 @@ pub mod needs;
 mod packet_diff;
 pub mod pool;
 pub mod program;
+pub mod safeguards;
 pub mod stack;
 pub mod stack_places;
 mod thread_group;
+pub mod timed;
 pub mod uprobe_threads;
 pub mod view;
 pub mod workload;
@@ -55,7 +57,7 @@ impl Extras {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 12] = [
+const REGISTRY: &[(fn() -> Experiments, Extras)] = &[
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (

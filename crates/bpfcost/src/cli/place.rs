@@ -20,6 +20,7 @@ use super::{
     outside,
 };
 use crate::{
+    builtin::safeguards,
     target::{
         CheckState, Host, Target,
         guest::{
@@ -158,7 +159,7 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
 /// The machine, and what an experiment runs on it.
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
-        programs: experiment.programs()?,
+        programs: safeguards::programs(experiment)?,
         features: if experiment.description().privileged {
             features()?
         } else {
@@ -238,14 +239,22 @@ pub(super) fn measure_here(
         .collect();
     let mut watch = host.watch(&plan.cpus);
     let clock = Monotonic::start();
-    let measured =
-        bpfcost_measure::measure(experiment, plan, &clock, interrupt, resumed, &mut |event| {
-            observer.event(event)?;
-            match event {
-                Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
-                _ => Ok(()),
-            }
-        })?;
+    let mut observe = |event: &Event| {
+        observer.event(event)?;
+        match event {
+            Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
+            _ => Ok(()),
+        }
+    };
+    let measured = bpfcost_measure::measure(
+        experiment,
+        &safeguards::sentinel,
+        plan,
+        &clock,
+        interrupt,
+        resumed,
+        &mut observe,
+    )?;
     let unseen = Warning::new(
         "others-unseen",
         "other BPF programs may have run during the measurement: the kernel lists them only for \
