@@ -2,11 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    mem,
-    os::fd::AsRawFd as _,
-    ptr,
-};
+use std::{mem, os::fd::AsRawFd as _, ptr};
 
 use libbpf_rs::{MapCore, libbpf_sys, num_possible_cpus};
 

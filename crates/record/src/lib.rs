@@ -26,9 +26,9 @@ mod noise;
 mod overhead_difference;
 mod reading;
 mod run_data;
+mod safeguards;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
-mod safeguards;
 mod scaling;
 mod schema;
 mod session_spread;

@@ -176,15 +176,7 @@ impl Mock {
             events.push(event.clone());
             Ok(())
         };
-        let outcome = measure(
-            self,
-            &usual,
-            plan,
-            &**lab,
-            &lab.interrupt,
-            resumed,
-            observe,
-        );
+        let outcome = measure(self, &usual, plan, &**lab, &lab.interrupt, resumed, observe);
         (outcome, events)
     }
 }
@@ -295,7 +287,9 @@ impl Experiment for Mock {
     }
 
     fn sentinel(&self, _: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        Ok(self.sentinel.then(|| Box::new(Steady(OWN_NS)) as Box<dyn Sentinel>))
+        Ok(self
+            .sentinel
+            .then(|| Box::new(Steady(OWN_NS)) as Box<dyn Sentinel>))
     }
 }
 
