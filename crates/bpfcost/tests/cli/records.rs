@@ -52,14 +52,11 @@ fn what_an_experiment_gives_up_is_shown_with_the_reason() {
         "lacking.json",
         serde_json::to_string(&record).expect("JSON"),
     );
-    let said = tool.says("report lacking.json -o lacking.md");
+    let said = tool.says("report lacking.json -o lacking.html");
     assert_eq!(said.code, Some(0), "{said:?}");
-    let page = std::fs::read_to_string(tool.path("lacking.md")).expect("a page");
-    let line = page.lines().find(|line| line.contains("No sentinel"));
-    assert!(
-        line.is_some_and(|line| line.contains("it takes a second")),
-        "{page}"
-    );
+    let page = std::fs::read_to_string(tool.path("lacking.html")).expect("a page");
+    assert!(page.contains("No sentinel"), "{page}");
+    assert!(page.contains("it takes a second"), "{page}");
     let said = tool.says("compare lacking.json new.json");
     assert_eq!(said.code, Some(0), "{said:?}");
     let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
