@@ -5,34 +5,42 @@
 
 mod programs;
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{
-    MapCore as _, MapFlags, MapHandle, MapMut, MapType,
-    libbpf_sys::BPF_F_ZERO_SEED,
-    num_possible_cpus,
-    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
+    MapCore as _, MapFlags, MapHandle, MapType, libbpf_sys::BPF_F_ZERO_SEED, num_possible_cpus,
 };
 use memmap2::MmapMut;
 
-use self::programs::{prefix, timed, wanted};
+use self::programs::{all_timed, replay, timed};
 pub use crate::skel::xdp_lb::types::{
     address as Address, control as Control, flood as Flood, flow_key as FlowKey,
     lru_entry as LruEntry, real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
 };
 use crate::{
     cpu,
-    error::{Result, cpu_number, map_failed, no_area},
+    error::{Result, cpu_number, map_failed},
     mapping, maps,
-    object::{OwnedSkeleton, choose},
     percpu::read_cpu,
-    plain::{bytes_of, bytes_of_slice, read},
-    run,
-    skel::xdp_lb::{XdpLbSkel, XdpLbSkelBuilder, types},
-    timing::{self, Loop, Observation, Request},
+    plain::{Plain, bytes_of, bytes_of_slice, read},
+    run::{self, SharedProgram},
+    skel::xdp_lb::types,
+    timed::{MapOverrides, OpenObject, TimedObject},
+    timing::{Loop, Observation, Request},
 };
 
-crate::timing_area!(types::bss);
+/// The maps that each instance has by itself, beside the flow tables.
+const OWN_MAPS: [&str; 9] = [
+    "vips",
+    "control",
+    "counters",
+    "actions",
+    "vip_traffic",
+    "real_traffic",
+    "real_misses",
+    "floods",
+    "replay",
+];
 
 /// VIPs in the hash map (`LB_VIPS` in xdp_lb.h, as all of these).
 pub const VIPS: usize = 64;
@@ -44,6 +52,8 @@ pub const RING_SIZE: usize = 65537;
 pub const REALS: usize = 512;
 /// Flows that one CPU's table holds.
 pub const LRU_ENTRIES: u32 = 100_000;
+/// Bytes of an Ethernet header.
+const ETHERNET_BYTES: usize = 14;
 /// CPUs that can have a table.
 pub const MAX_CPUS: u32 = 256;
 /// Operations of a replay at most.
@@ -169,7 +179,7 @@ pub struct SharedMaps {
 
 /// A loaded datapath with one LRU table for each of its CPUs.
 pub struct LoadBalancer {
-    skeleton: OwnedSkeleton<XdpLbSkel<'static>>,
+    object: TimedObject,
     tables: Vec<(u32, MapHandle)>,
     variant: LbVariant,
     replay: MmapMut,
@@ -188,62 +198,73 @@ impl LoadBalancer {
         let Some((_, first)) = tables.first() else {
             return Err(cpu_number(0, 0));
         };
-        let skeleton = OwnedSkeleton::new("xdp_lb", |storage| {
-            let mut open = XdpLbSkelBuilder::default().open(storage)?;
-            choose(open.open_object_mut(), |program| wanted(program, variant));
-            if variant.exact {
-                open.maps.vips.set_map_flags(BPF_F_ZERO_SEED)?;
+        let mut open = OpenObject::open("xdp_lb", variant.looping)?;
+        for program in all_timed(variant.datapath) {
+            open.time(&program)?;
+        }
+        open.with(&replay(variant.datapath))?;
+        for map in OWN_MAPS {
+            let shape = MapOverrides {
+                zero_seed: variant.exact && map == "vips",
+                ..MapOverrides::default()
+            };
+            open.map(map, shape)?;
+        }
+        open.map_of_maps("lru_tables", first)?;
+        match shared {
+            Some(shared) => {
+                open.reuse("rings", &shared.rings)?;
+                open.reuse("reals", &shared.reals)?;
             }
-            open.maps.lru_tables.set_inner_map_fd(first.as_fd())?;
-            if let Some(shared) = shared {
-                open.maps.rings.reuse_fd(shared.rings.as_fd())?;
-                open.maps.reals.reuse_fd(shared.reals.as_fd())?;
+            None => {
+                open.map("rings", MapOverrides::default())?;
+                open.map("reals", MapOverrides::default())?;
             }
-            open.load()
-        })?;
-        let replay = mapping::map(&skeleton.maps.replay, "replay")?;
-        let this = LoadBalancer {
-            skeleton,
+        }
+        let object = open.load()?;
+        let replay = mapping::map(&object.map("replay")?, "replay")?;
+        for (cpu, table) in &tables {
+            let fd = table.as_fd().as_raw_fd() as u32;
+            maps::put(&object.map("lru_tables")?, "lru_tables", cpu, &fd)?;
+        }
+        Ok(LoadBalancer {
+            object,
             tables,
             variant,
             replay,
-        };
-        for (cpu, table) in &this.tables {
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&table.as_fd()) as u32;
-            maps::put(&this.skeleton.maps.lru_tables, "lru_tables", cpu, &fd)?;
-        }
-        Ok(this)
+        })
     }
 
     /// The maps that further instances can share.
     pub fn shared(&self) -> Result<SharedMaps> {
-        let handle = |map: &MapMut<'_>, name| {
-            MapHandle::try_from(map).map_err(map_failed(name, "sharing it"))
+        let handle = |name| {
+            let map = self.object.map(name)?;
+            MapHandle::try_from(&map).map_err(map_failed(name, "sharing it"))
         };
         Ok(SharedMaps {
-            rings: handle(&self.skeleton.maps.rings, "rings")?,
-            reals: handle(&self.skeleton.maps.reals, "reals")?,
+            rings: handle("rings")?,
+            reals: handle("reals")?,
         })
     }
 
     /// Writes the control value.
     pub fn set_control(&self, control: &Control) -> Result<()> {
-        maps::put(&self.skeleton.maps.control, "control", &0u32, control)
+        maps::put(&self.object.map("control")?, "control", &0u32, control)
     }
 
     /// Adds a VIP.
     pub fn add_vip(&self, key: &VipKey, vip: &Vip) -> Result<()> {
-        maps::put(&self.skeleton.maps.vips, "vips", key, vip)
+        maps::put(&self.object.map("vips")?, "vips", key, vip)
     }
 
     /// Writes the rings, slot by slot from the first VIP's on.
     pub fn set_rings(&self, slots: impl IntoIterator<Item = u32>) -> Result<()> {
-        mapping::fill(&self.skeleton.maps.rings, "rings", slots)
+        mapping::fill(&self.object.map("rings")?, "rings", slots)
     }
 
     /// Writes the real servers.
     pub fn set_reals(&self, reals: impl IntoIterator<Item = Real>) -> Result<()> {
-        mapping::fill(&self.skeleton.maps.reals, "reals", reals)
+        mapping::fill(&self.object.map("reals")?, "reals", reals)
     }
 
     /// Puts flows into a CPU's table, from that CPU.
@@ -283,7 +304,6 @@ impl LoadBalancer {
 
     /// Every counter of a CPU.
     pub fn counters(&self, cpu: u32) -> Result<LbCounters> {
-        let maps = &self.skeleton.maps;
         let pairs = |traffic: Vec<Traffic>| {
             traffic
                 .into_iter()
@@ -291,23 +311,28 @@ impl LoadBalancer {
                 .collect()
         };
         Ok(LbCounters {
-            events: read_cpu(&maps.counters, "counters", cpu)?,
-            actions: read_cpu(&maps.actions, "actions", cpu)?,
-            vips: pairs(read_cpu(&maps.vip_traffic, "vip_traffic", cpu)?),
-            reals: pairs(read_cpu(&maps.real_traffic, "real_traffic", cpu)?),
-            real_misses: read_cpu(&maps.real_misses, "real_misses", cpu)?,
+            events: self.of_cpu("counters", cpu)?,
+            actions: self.of_cpu("actions", cpu)?,
+            vips: pairs(self.of_cpu("vip_traffic", cpu)?),
+            reals: pairs(self.of_cpu("real_traffic", cpu)?),
+            real_misses: self.of_cpu("real_misses", cpu)?,
         })
+    }
+
+    /// The values of a per-CPU array on a CPU.
+    fn of_cpu<T: Plain>(&self, map: &'static str, cpu: u32) -> Result<Vec<T>> {
+        read_cpu(&self.object.map(map)?, map, cpu)
     }
 
     /// New connections that a CPU saw in its current second.
     pub fn flood(&self, cpu: u32) -> Result<Flood> {
-        let seen = read_cpu(&self.skeleton.maps.floods, "floods", cpu)?;
+        let seen = self.of_cpu("floods", cpu)?;
         Ok(seen.first().copied().unwrap_or_default())
     }
 
     /// Has every CPU believe that it saw these new connections: a test can't send 10⁸ of them.
     pub fn set_flood(&self, flood: Flood) -> Result<()> {
-        let floods = &self.skeleton.maps.floods;
+        let floods = self.object.map("floods")?;
         num_possible_cpus()
             .map(|cpus| vec![bytes_of(&flood).to_vec(); cpus])
             .and_then(|values| floods.update_percpu(bytes_of(&0u32), &values, MapFlags::ANY))
@@ -324,38 +349,27 @@ impl LoadBalancer {
         ops: u64,
         resets: u64,
     ) -> Result<Vec<Observation>> {
-        self.ready(work);
-        let program = self.skeleton.runnable(&timed(self.variant, body, reset))?;
-        let area = self
-            .skeleton
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .ok_or_else(|| no_area("xdp_lb"))?;
+        self.ready(work)?;
         let cpus: Vec<u32> = work.iter().map(|work| work.cpu).collect();
         let packets: Vec<Vec<u8>> = work.iter().map(|work| work.packet.clone()).collect();
-        timing::batch(
-            &program,
-            area,
-            &Request {
-                ops,
-                resets,
-                cpus: &cpus,
-                after_tick: self.variant.exact,
-            },
-            &packets,
-        )
+        let request = Request {
+            ops,
+            resets,
+            cpus: &cpus,
+            after_tick: self.variant.exact,
+        };
+        let program = timed(self.variant.datapath, body, reset);
+        self.object.batch(&program, &request, &packets)
     }
 
     /// Runs the first `ops` operations (at most [`REPLAY_OPS`]) and says what each of them left.
     pub fn replay(&mut self, reset: Reset, work: &LbWork, ops: usize) -> Result<Vec<ReplayResult>> {
-        self.ready(std::slice::from_ref(work));
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            timing::store(&mut bss.replay_ops, ops.min(REPLAY_OPS) as u64);
-            timing::store(&mut bss.replay_reset, reset as u64);
-        }
-        let name = format!("{}_replay", prefix(self.variant.datapath));
-        let program = self.skeleton.runnable(&name)?;
+        self.ready(std::slice::from_ref(work))?;
+        let ops = ops.min(REPLAY_OPS) as u64;
+        self.object.set_variable("replay_ops", ops)?;
+        self.object.set_variable("replay_reset", reset as u64)?;
+        let program = self.object.program(&replay(self.variant.datapath))?;
+        let program = SharedProgram::of(&program)?;
         let ran = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay
@@ -373,10 +387,8 @@ impl LoadBalancer {
     /// Kernel memory behind this instance, in bytes, as the kernel accounts for its maps. Shared
     /// maps count in every instance that has them.
     pub fn kernel_bytes(&self) -> u64 {
-        let maps = self.skeleton.object().maps();
-        let fixed = maps.map(|map| mapping::memlock(&map));
         let tables = self.tables.iter().map(|(_, table)| mapping::memlock(table));
-        fixed.chain(tables).sum()
+        self.object.kernel_bytes() + tables.sum::<u64>()
     }
 
     fn table(&self, cpu: u32) -> Result<&MapHandle> {
@@ -387,31 +399,23 @@ impl LoadBalancer {
     }
 
     /// Sets what the reset restores and where each CPU's sources begin.
-    fn ready(&mut self, work: &[LbWork]) {
-        let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() else {
-            return;
-        };
+    fn ready(&mut self, work: &[LbWork]) -> Result<()> {
+        let object = &mut self.object;
         for work in work {
-            timing::store(&mut bss.packet_length, work.packet.len() as u64);
-            if let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, p0, p1, ..] = work.packet[..] {
-                let ethernet = types::ethhdr {
-                    h_dest: [d0, d1, d2, d3, d4, d5],
-                    h_source: [s0, s1, s2, s3, s4, s5],
-                    h_proto: u16::from_ne_bytes([p0, p1]),
-                };
-                timing::store(&mut bss.packet_ethernet, ethernet);
+            object.set_variable("packet_length", work.packet.len() as u64)?;
+            if let Some(ethernet) = work.packet.first_chunk::<ETHERNET_BYTES>() {
+                object.set_bytes("packet_ethernet", ethernet)?;
             }
-            if let Some(sources) = bss.sources.get_mut(work.cpu as usize) {
-                let Sources {
-                    state,
-                    mask,
-                    prefix,
-                } = work.sources;
-                timing::store(&mut sources.state, state);
-                timing::store(&mut sources.mask, mask);
-                timing::store(&mut sources.prefix, prefix);
-            }
+            let Sources {
+                state,
+                mask,
+                prefix,
+            } = work.sources;
+            let sources = [("state", state), ("mask", mask), ("prefix", prefix)];
+            let sources = sources.map(|(member, word)| (member, u64::from(word)));
+            object.set_members("sources", work.cpu, &sources)?;
         }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::os::fd::AsRawFd as _;
 
-use libbpf_rs::{MapCore, MapMut};
+use libbpf_rs::MapCore;
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::{
@@ -27,7 +27,7 @@ pub(crate) fn map(map: &impl MapCore, name: &'static str) -> Result<MmapMut> {
 
 /// Writes an array's entries from the first on; values beyond its end are ignored.
 pub(crate) fn fill<T: Plain>(
-    target: &MapMut<'_>,
+    target: &impl MapCore,
     name: &'static str,
     values: impl IntoIterator<Item = T>,
 ) -> Result<()> {

@@ -2,13 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    mem,
-    os::fd::{AsFd as _, AsRawFd as _},
-    ptr,
-};
+use std::{mem, os::fd::AsRawFd as _, ptr};
 
-use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
+use libbpf_rs::{MapCore, libbpf_sys, num_possible_cpus};
 
 use crate::{
     error::{Result, map_failed},
@@ -16,7 +12,11 @@ use crate::{
 };
 
 /// The values of every entry on `cpu`.
-pub(crate) fn read_cpu<T: Plain>(map: &MapMut<'_>, name: &'static str, cpu: u32) -> Result<Vec<T>> {
+pub(crate) fn read_cpu<T: Plain>(
+    map: &impl MapCore,
+    name: &'static str,
+    cpu: u32,
+) -> Result<Vec<T>> {
     let failed = || map_failed(name, "reading all entries");
     let possible = num_possible_cpus().map_err(failed())?;
     let slot = mem::size_of::<T>().next_multiple_of(8);

@@ -20,7 +20,7 @@
 use std::{cell::Cell, ptr::NonNull, rc::Rc};
 
 use libbpf_rs::{
-    AsRawLibbpf as _, Btf, Map, MapCore as _, MapFlags, MapType, Object, ObjectBuilder,
+    AsRawLibbpf as _, Btf, Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenMapMut,
     OpenProgramMut, ProgramMut, RingBuffer, RingBufferBuilder,
     libbpf_sys::{BPF_F_ZERO_SEED, bpf_object},
 };
@@ -102,10 +102,7 @@ impl OpenObject {
 
     /// Has a map made, in this shape.
     pub fn map(&mut self, map: &str, shape: MapOverrides) -> Result<()> {
-        let map_mut = self.object.maps_mut().find(|one| one.name() == map);
-        let Some(mut found) = map_mut else {
-            return Err(self.lacks("map", map));
-        };
+        let mut found = self.open_map(map)?;
         let flags = found.map_flags() | if shape.zero_seed { BPF_F_ZERO_SEED } else { 0 };
         let mut shaped = || {
             found.set_autocreate(true)?;
@@ -119,6 +116,26 @@ impl OpenObject {
             Ok(())
         };
         shaped().map_err(|source| failed(self.name, source))
+    }
+
+    /// Has a map of maps made, of maps like `inner`.
+    pub(crate) fn map_of_maps(&mut self, map: &str, inner: &impl MapCore) -> Result<()> {
+        self.map(map, MapOverrides::default())?;
+        let set = self.open_map(map)?.set_inner_map_fd(inner.as_fd());
+        set.map_err(|source| failed(self.name, source))
+    }
+
+    /// Puts a map that is there already in the place of one.
+    pub(crate) fn reuse(&mut self, map: &str, made: &impl MapCore) -> Result<()> {
+        self.map(map, MapOverrides::default())?;
+        let reused = self.open_map(map)?.reuse_fd(made.as_fd());
+        reused.map_err(|source| failed(self.name, source))
+    }
+
+    fn open_map(&mut self, map: &str) -> Result<OpenMapMut<'_>> {
+        let missing = self.lacks("map", map);
+        let found = self.object.maps_mut().find(|one| one.name() == map);
+        found.ok_or(missing)
     }
 
     /// Has the maps of `unwind.bpf.h` made, with room for these rules.

@@ -14,8 +14,3 @@ mod top;
 #[cfg(test)]
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;
-
-/// The sketch of an experiment in ARCHITECTURE.md compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../ARCHITECTURE.md")]
-struct Architecture;

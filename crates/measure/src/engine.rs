@@ -10,11 +10,14 @@ use crate::{
     run::{Halt, Run},
     stopping::imprecise,
 };
-use bpfcost_model::Experiment;
+use bpfcost_model::{Experiment, Sentinel, Setup};
+
+/// Loads the usual sentinel, for experiments that have none of their own.
+pub type LoadSentinel<'a> = &'a dyn Fn(&Setup) -> AnyResult<Box<dyn Sentinel>>;
 
 /// Measures `plan`, and returns all that was seen.
 ///
-/// `resumed` is what earlier sessions of the same plan saw ([`Measurements::new`] where there are none); the
+/// `sentinel` is for an experiment that brings none of its own. `resumed` is what earlier sessions of the same plan saw ([`Measurements::new`] where there are none); the
 /// run goes on with the next epoch, with their calibrations, and their time counts. `observe` receives
 /// each [`Event`] as it happens; where it fails, the run ends. Setting `interrupt` ends it after the
 /// trial under way.
@@ -22,6 +25,7 @@ use bpfcost_model::Experiment;
 /// Whatever the way out, each epoch that was loaded is unloaded.
 pub fn measure(
     experiment: &dyn Experiment,
+    sentinel: LoadSentinel<'_>,
     plan: &Plan,
     clock: &dyn Clock,
     interrupt: &AtomicBool,
@@ -36,6 +40,7 @@ pub fn measure(
     }
     let mut run = Run {
         experiment,
+        usual_sentinel: sentinel,
         plan,
         clock,
         interrupt,
@@ -70,14 +75,9 @@ impl Run<'_> {
             return Ok(stop);
         }
         let setup = self.plan.setup(&self.live(), self.measured.epochs());
-        // Counts don't drift.
-        let mut sentinel = if self.plan.counts() {
-            None
-        } else {
-            self.experiment
-                .sentinel(&setup)
-                .map_err(|error| self.halt("loading the sentinel".to_owned(), error))?
-        };
+        let mut sentinel = self
+            .sentinel_for(&setup)
+            .map_err(|error| self.halt("loading the sentinel".to_owned(), error))?;
         if self.plan.counts() {
             self.calibrate_apart()?;
         }
@@ -86,6 +86,19 @@ impl Run<'_> {
             if let Some(stop) = self.due()? {
                 return Ok(stop);
             }
+        }
+    }
+
+    /// The experiment's own sentinel, or else the usual one. None where instructions are counted, because counts don't
+    /// drift, and where the experiment gives it up.
+    fn sentinel_for(&self, setup: &Setup) -> AnyResult<Option<Box<dyn Sentinel>>> {
+        let waivers = self.experiment.description().waivers;
+        if self.plan.counts() || waivers.sentinel.is_some() {
+            return Ok(None);
+        }
+        match self.experiment.sentinel(setup)? {
+            Some(own) => Ok(Some(own)),
+            None => (self.usual_sentinel)(setup).map(Some),
         }
     }
 

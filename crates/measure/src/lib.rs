@@ -27,7 +27,7 @@ mod undisturbed;
 pub use calibrate::PROPORTIONALITY;
 pub use clock::{Clock, Monotonic};
 pub use count::COUNTING_GOAL_NS;
-pub use engine::measure;
+pub use engine::{LoadSentinel, measure};
 pub use epoch_time::EpochTime;
 pub use error::Error;
 pub use event::{Event, Stop};

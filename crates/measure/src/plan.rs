@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::count;
-use bpfcost_model::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit};
+use bpfcost_model::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit, Waivers};
 
 /// All that decides a run before it starts; the first thing in a journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct Plan {
     /// True if costs come from CPUs that contend for cache lines, which those of an emulated machine do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
+    /// Safeguards that the experiment gives up.
+    #[serde(default, skip_serializing_if = "Waivers::is_empty")]
+    pub waivers: Waivers,
     /// The pairs of cases to compare, in each quantity.
     pub pairs: Vec<Pair>,
     /// CPUs that run each case at once.
@@ -75,6 +78,7 @@ impl Plan {
             adjacent: description.adjacent,
             subject: description.subject,
             contends: description.contends,
+            waivers: description.waivers,
             rounds: description.rounds,
             margin: description.margin,
             ..Plan::default()

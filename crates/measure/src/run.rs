@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result as AnyResult, anyhow};
 
-use crate::{Clock, Error, Event, Measurements, Plan, Warning};
+use crate::{Clock, Error, Event, LoadSentinel, Measurements, Plan, Warning};
 use bpfcost_model::{
     Batch, Experiment, Fault, LoadedEpoch, Observed, Problem, Sentinel, SentinelTrial, Trial,
 };
@@ -12,6 +12,7 @@ use bpfcost_model::{
 /// A run under way.
 pub(super) struct Run<'a> {
     pub(super) experiment: &'a dyn Experiment,
+    pub(super) usual_sentinel: LoadSentinel<'a>,
     pub(super) plan: &'a Plan,
     pub(super) clock: &'a dyn Clock,
     pub(super) interrupt: &'a AtomicBool,

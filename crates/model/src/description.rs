@@ -45,6 +45,8 @@ pub struct Description {
     pub contends: bool,
     /// The most CPUs that `--cpus` may name; `None` where there is no limit.
     pub most_cpus: Option<usize>,
+    /// Safeguards that it gives up.
+    pub waivers: Waivers,
 }
 
 impl Description {
@@ -68,7 +70,27 @@ impl Description {
             counts: true,
             contends: false,
             most_cpus: None,
+            waivers: Waivers::default(),
         }
+    }
+}
+
+/// Safeguards that an experiment gives up, each with the reason in a sentence without its full stop. Records, reports
+/// and comparisons show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waivers {
+    /// Reason to measure without a [`Sentinel`](crate::Sentinel).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentinel: Option<String>,
+    /// Reason to record nothing of the programs that are timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+}
+
+impl Waivers {
+    /// Whether nothing is given up.
+    pub fn is_empty(&self) -> bool {
+        *self == Waivers::default()
     }
 }
 

@@ -54,8 +54,9 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// The timed programs, as far as they can differ between builds and kernels: their build, their loop and their
-    /// clock. Part of the record.
+    /// The timed programs, as far as they can differ between builds and kernels: part of the record. `None` for what is
+    /// usual, which the caller of the engine knows: the build of the BPF programs, their loop and their clock. An
+    /// experiment gives it up with [`Waivers::programs`](crate::Waivers::programs).
     fn programs(&self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -63,7 +64,9 @@ pub trait Experiment {
     /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>>;
 
-    /// The program that stays loaded through the whole run, to separate drift from the luck of a load.
+    /// A program of its own that stays loaded through the whole run, to separate drift from the luck of a load. `None`
+    /// for the usual one, which the engine is given. An experiment gives it up with
+    /// [`Waivers::sentinel`](crate::Waivers::sentinel).
     fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
         Ok(None)
     }

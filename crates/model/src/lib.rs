@@ -13,7 +13,7 @@ mod trial;
 mod unit;
 
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
-pub use description::{Description, Overhead, Subject};
+pub use description::{Description, Overhead, Subject, Waivers};
 pub use experiment::{Experiment, Setup};
 pub use fault::{ABORTED, ENDED, Fault, Problem, differs, prove};
 pub use layout::{

@@ -47,6 +47,7 @@ impl Record {
             warnings: warnings(plan, measured, dropped, emulated),
             layout: plan.layout.clone(),
             contends: plan.contends,
+            waivers: plan.waivers.clone(),
             comparisons,
             metrics,
             spread: seen.spread(plan, measured),

@@ -49,6 +49,7 @@ use crate::{
         RecordGroup, costs, distinct, first_failure, groups, judge, labels, one_sided, raw_cost,
         run, sessions, side, status_of,
     },
+    safeguards,
     session_spread::CaseSpreads,
 };
 use bpfcost_measure::Warning;
@@ -148,6 +149,7 @@ pub fn compare(
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
+        changes.warnings.extend(safeguards::lacking(&records));
         group.compare(threshold, family, &history, &mut changes);
     }
     settle(&mut changes);

@@ -27,6 +27,7 @@ mod overhead_difference;
 mod reading;
 mod record_group;
 mod run_data;
+mod safeguards;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod scaling;

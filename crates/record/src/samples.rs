@@ -148,7 +148,7 @@ pub fn built(plan: &Plan, events: &[Event], machine: Machine) -> Record {
 
 /// A run of [`plan`] on an unknown machine.
 pub fn record(epochs: usize) -> Record {
-    built(&plan(), &events(epochs, usual), Machine::default())
+    built(&plan(), &events(epochs, usual), machine())
 }
 
 /// Epochs of a run, and windows of a case in each.
@@ -252,13 +252,21 @@ pub fn windows(
         events.push(finished(epoch, 2.0));
     }
     events.push(Event::Stopped { stop: Stop::Rounds });
-    built(&plan, &events, Machine::default())
+    built(&plan, &events, machine())
 }
 
 /// A probe that costs nothing but in one window of ten, where it costs three times as much again.
 pub fn rare(budget: Option<f64>) -> Record {
     let ns = |window: usize, on: bool| if on && window % 10 == 3 { 400.0 } else { 100.0 };
     windows(budget, ns, |_| 1000.0)
+}
+
+/// A machine whose programs are known.
+pub fn machine() -> Machine {
+    Machine {
+        programs: Some("build 1, can_loop, bpf_ktime_get_ns".to_owned()),
+        ..Machine::default()
+    }
 }
 
 /// A record whose cases have these values, known to a share `half` within the session.
@@ -270,7 +278,7 @@ pub fn session(started: &str, values: &[(&str, f64)], half: f64) -> Record {
     let mut record = TEMPLATE.clone();
     record.started = started.to_owned();
     record.spread.sessions = None;
-    record.spread.sentinel = None;
+    record.spread.sentinel = Some(5.0);
     let template = record.cases[0].clone();
     record.cases = values
         .iter()
@@ -345,5 +353,5 @@ pub fn aborted(epochs: usize) -> Record {
     events.push(Event::Stopped {
         stop: Stop::Aborted,
     });
-    built(&plan(), &events, Machine::default())
+    built(&plan(), &events, machine())
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use bpfcost_measure::{Calibration, Stop, Warning};
-use bpfcost_model::{Layout, Metric, Problem, Role, Slices, Unit};
+use bpfcost_model::{Layout, Metric, Problem, Role, Slices, Unit, Waivers};
 
 /// The version that this program writes; it reads this one and older.
 pub const SCHEMA: u32 = 1;
@@ -44,6 +44,9 @@ pub struct Record {
     /// True if costs come from CPUs that contend for cache lines: emulated times of such cases mean nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
+    /// Safeguards that the experiment gave up.
+    #[serde(default, skip_serializing_if = "Waivers::is_empty")]
+    pub waivers: Waivers,
     /// Every case, floors included, in the experiment's order.
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.

@@ -1,10 +1,11 @@
-//! Which program of the object runs what.
+//! Which program of the object runs what. The names are without their loop's ending.
 
-use super::{Datapath, LbVariant, Reset, TimedBody};
-use crate::timing::Loop;
+use super::{Datapath, Reset, TimedBody};
+
+const RESETS: [Reset; 4] = [Reset::None, Reset::Strip, Reset::StripV4, Reset::StripV6];
 
 /// What the names of a datapath's programs begin with.
-pub(super) fn prefix(datapath: Datapath) -> &'static str {
+fn prefix(datapath: Datapath) -> &'static str {
     match datapath {
         Datapath::Right => "lb",
         Datapath::OuterByte => "outer_byte",
@@ -15,22 +16,19 @@ pub(super) fn prefix(datapath: Datapath) -> &'static str {
     }
 }
 
-/// Whether a program is one that this kernel and this datapath need.
-pub(super) fn wanted(program: &str, variant: LbVariant) -> bool {
-    let has_prefix = |prefix: &str| {
-        program
-            .strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with('_'))
-    };
-    let ours = has_prefix(prefix(variant.datapath))
-        || variant.datapath == Datapath::Right && has_prefix("floor");
-    let bpf_loop = program.ends_with(Loop::BpfLoop.suffix());
-    ours && (program.ends_with("_replay") || bpf_loop == (variant.looping == Loop::BpfLoop))
+/// The timed programs of a datapath; those of the right one include the floors.
+pub(super) fn all_timed(datapath: Datapath) -> Vec<String> {
+    if datapath != Datapath::Right {
+        return vec![timed(datapath, TimedBody::Datapath, Reset::StripV4)];
+    }
+    let bodies = [TimedBody::Datapath, TimedBody::Empty];
+    let names = bodies.map(|body| RESETS.map(|reset| timed(datapath, body, reset)));
+    names.into_iter().flatten().collect()
 }
 
 /// The timed program. A faulty datapath has one for IPv4 sources only.
-pub(super) fn timed(variant: LbVariant, body: TimedBody, reset: Reset) -> String {
-    let (prefix, reset) = match (variant.datapath, body) {
+pub(super) fn timed(datapath: Datapath, body: TimedBody, reset: Reset) -> String {
+    let (prefix, reset) = match (datapath, body) {
         (_, TimedBody::Empty) => ("floor", reset),
         (Datapath::Right, TimedBody::Datapath) => ("lb", reset),
         (faulty, TimedBody::Datapath) => (prefix(faulty), Reset::StripV4),
@@ -41,5 +39,10 @@ pub(super) fn timed(variant: LbVariant, body: TimedBody, reset: Reset) -> String
         Reset::StripV4 => "strip_v4",
         Reset::StripV6 => "strip_v6",
     };
-    format!("{prefix}_{reset}{}", variant.looping.suffix())
+    format!("{prefix}_{reset}")
+}
+
+/// The replay of a datapath.
+pub(super) fn replay(datapath: Datapath) -> String {
+    format!("{}_replay", prefix(datapath))
 }

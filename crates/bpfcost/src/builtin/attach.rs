@@ -20,12 +20,11 @@ pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
 use super::needs::needs;
 use anyhow::Result;
-use bpfcost_bpf::timing::Loop;
 use bpfcost_model::Need;
 
-use super::{Extras, ladder};
+use super::Extras;
 use bpfcost_model::{
-    Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
+    Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Setup,
 };
 use bpfcost_report::section::table_sections;
 use case::AttachCase;
@@ -96,16 +95,8 @@ impl Experiment for AttachTypes {
         }
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         Ok(Box::new(epoch::AttachEpoch::load(setup)?))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
     }
 }
 

@@ -17,17 +17,14 @@ use bpfcost_model::Need;
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::{attach::Mechanism, timing::Loop};
+use bpfcost_bpf::attach::Mechanism;
 
 use self::epoch::AttachingEpoch;
 pub(super) use self::shown::OWN;
-use super::{
-    factor::{list, within},
-    ladder,
-};
+use super::factor::{list, within};
 
 use bpfcost_model::{
-    Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Sentinel, Setup, Sizing,
+    Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Setup, Sizing,
 };
 
 /// Sites that can be asked for. Some mechanisms are not tried with as many.
@@ -237,16 +234,8 @@ impl Experiment for Attaching {
         Ok(lacking.or_else(|| one.mechanism.lacks(one.sites)))
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         Ok(Box::new(AttachingEpoch::load(self.clone(), setup)?))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
     }
 }
 

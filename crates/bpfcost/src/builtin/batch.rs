@@ -7,10 +7,7 @@ use anyhow::{Result, anyhow};
 use bpfcost_bpf::timing::Observation;
 
 use bpfcost_model::{Batch, Fault, Problem, Slices, Trial, differs};
-
-/// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
-/// predictors that its own case makes, not those that another case left behind.
-pub(super) const WARM_UP_SHARE: u64 = 8;
+use bpfcost_record::RESET_TWICE;
 
 /// The part of the time in which all CPUs of a run on several should run.
 const GOOD_OVERLAP: f64 = 0.9;
@@ -130,8 +127,15 @@ pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
     trial
 }
 
+/// Adds to a trial what an operation cost in a batch with the reset done twice, from which the report computes net.
+pub(super) fn add_reset_twice(trial: &mut Trial, seen: &[Observation]) {
+    let name = RESET_TWICE.to_owned();
+    trial.secondary.insert(name.clone(), mean_ns_per_op(seen));
+    trial.secondary_slices.insert(name, slices(seen));
+}
+
 /// What the slices of a batch took, where one CPU ran it.
-pub(super) fn slices(seen: &[Observation]) -> Slices {
+fn slices(seen: &[Observation]) -> Slices {
     match seen {
         [alone] => Slices::new(&alone.slices),
         _ => Slices::default(),
@@ -151,7 +155,7 @@ fn overlap(seen: &[Observation]) -> f64 {
 }
 
 /// What an operation cost, the mean over CPUs.
-pub(super) fn mean_ns_per_op(seen: &[Observation]) -> f64 {
+fn mean_ns_per_op(seen: &[Observation]) -> f64 {
     seen.iter().map(Observation::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
 }
 
@@ -186,5 +190,30 @@ pub(super) fn proved(ops: u64, code: u32, output: Vec<u8>) -> Observation {
         edges_in_order: true,
         code,
         output,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_must_prove_itself() {
+        let seen = proved(16, 0, Vec::new());
+        let check = |change: fn(&mut Observation)| {
+            let mut seen = seen.clone();
+            change(&mut seen);
+            problem(&[0], &[seen], 16).map(|problem| problem.check)
+        };
+        assert_eq!(check(|_| ()), None);
+        let name = |change| check(change).unwrap();
+        assert_eq!(name(|seen| seen.ops = 15), "operations");
+        assert_eq!(name(|seen| seen.together = false), "common start");
+        assert_eq!(name(|seen| seen.end_ns = 10), "clock");
+        // A nanosecond more than around it.
+        assert_eq!(name(|seen| seen.end_ns += 1), "time from outside");
+        assert_eq!(name(|seen| seen.edges_in_order = false), "slices in order");
+        let missing = problem(&[0, 1], &[seen], 16).map(|problem| problem.check);
+        assert_eq!(missing.as_deref(), Some("operations"));
     }
 }

@@ -19,13 +19,11 @@ mod proof;
 
 use super::needs::needs;
 use anyhow::Result;
-use bpfcost_bpf::timing::Loop;
 use bpfcost_model::Need;
 
 use self::{case::KretprobeCase, epoch::KretprobeEpoch};
-use crate::builtin::ladder;
 use bpfcost_model::{
-    Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
+    Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Setup,
 };
 
 /// The experiment.
@@ -106,16 +104,8 @@ impl Experiment for Kretprobes {
         KretprobeCase::of(case).map_or_else(Vec::new, |one| needs(one.needs()))
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         Ok(Box::new(KretprobeEpoch::load(setup)))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
     }
 }
 

@@ -10,14 +10,12 @@
 mod tables;
 mod work;
 
-use super::needs::needs;
-use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    CpuPin, Feature,
-    timing::{Loop, Observation, Request},
+    Feature,
+    timing::{Observation, Request},
 };
 
 use self::{
@@ -25,14 +23,13 @@ use self::{
     work::{Class, MapCase, MapKind, Size},
 };
 
-use crate::builtin::{
-    batch::{self, WARM_UP_SHARE},
-    ladder,
-    memory::KernelMemory,
+use super::{
+    needs::needs,
+    timed::{self, TimedCases, TimedEpoch},
 };
 use bpfcost_model::{
-    Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
-    Sentinel, Setup, Trial, differs, prove,
+    Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Need, Overhead, Pair, Setup,
+    Trial, differs, prove,
 };
 
 /// The experiment.
@@ -117,8 +114,7 @@ impl Experiment for Maps {
     }
 
     fn needs(&self, case: &Case) -> Vec<Need> {
-        // The loop is can_loop where there is one.
-        let mut features = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
+        let mut features = timed::NEEDS.to_vec();
         match MapCase::of(case).map(|work| work.kind) {
             Ok(MapKind(_, Class::Arena, _)) => features.extend([Feature::Arena, Feature::CanLoop]),
             Ok(MapKind("lru-hash", ..)) => features.push(Feature::LruHash),
@@ -134,39 +130,8 @@ impl Experiment for Maps {
         Ok(lacking.or(MapCase::of(case)?.size.lacks_memory()))
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
-        let first = *setup.cpus.first().context("no CPU was chosen")?;
-        let (memory_before, pinned) = (KernelMemory::now(), CpuPin::to(first)?);
-        let mut by_size: BTreeMap<Size, Vec<MapCase>> = BTreeMap::new();
-        for case in &setup.cases {
-            let work = MapCase::of(case)?;
-            by_size.entry(work.size).or_default().push(work);
-        }
-        let tables = |(size, work): (Size, Vec<MapCase>)| {
-            Ok((size, Tables::load(size, &work, setup, self.faulty)?))
-        };
-        // Where instructions are counted, each load walks the same keys.
-        let epoch = if setup.exact {
-            0
-        } else {
-            setup.epoch as u64 + 1
-        };
-        Ok(Box::new(MapEpoch {
-            by_size: by_size.into_iter().map(tables).collect::<Result<_>>()?,
-            seed: setup.seed ^ epoch,
-            exact: setup.exact,
-            batches: 0,
-            memory_before,
-            _pinned: pinned,
-        }))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
+        TimedEpoch::load(setup, || MapEpoch::load(setup, self.faulty))
     }
 }
 
@@ -174,58 +139,58 @@ impl Experiment for Maps {
 struct MapEpoch {
     by_size: BTreeMap<Size, Tables>,
     seed: u64,
-    exact: bool,
     /// Batches so far: gives each its own keys.
     batches: u64,
-    memory_before: KernelMemory,
-    _pinned: CpuPin,
+}
+
+/// A batch, and the keys that it walked.
+struct MapBatch {
+    seen: Vec<Observation>,
+    walks: Vec<Walk>,
+    /// Part of what it wrote.
+    salt: u64,
+}
+
+impl AsRef<[Observation]> for MapBatch {
+    fn as_ref(&self) -> &[Observation] {
+        &self.seen
+    }
 }
 
 impl MapEpoch {
+    fn load(setup: &Setup, faulty: bool) -> Result<Self> {
+        let mut by_size: BTreeMap<Size, Vec<MapCase>> = BTreeMap::new();
+        for case in &setup.cases {
+            let work = MapCase::of(case)?;
+            by_size.entry(work.size).or_default().push(work);
+        }
+        let tables = |(size, work): (Size, Vec<MapCase>)| {
+            Ok((size, Tables::load(size, &work, setup, faulty)?))
+        };
+        // Where instructions are counted, each load walks the same keys.
+        let epoch = if setup.exact {
+            0
+        } else {
+            setup.epoch as u64 + 1
+        };
+        Ok(MapEpoch {
+            by_size: by_size.into_iter().map(tables).collect::<Result<_>>()?,
+            seed: setup.seed ^ epoch,
+            batches: 0,
+        })
+    }
+
     fn tables(&mut self, size: Size) -> Result<&mut Tables> {
         let tables = self.by_size.get_mut(&size);
         tables.context("tables of this size were not loaded")
     }
-
-    /// One batch, proved.
-    fn batch(&mut self, work: MapCase, ops: u64) -> Result<Vec<Observation>, Fault> {
-        self.batches += 1;
-        let (salt, seed, exact) = (self.batches, self.seed, self.exact);
-        // Batches that count instructions repeat the same keys, whatever ran before them.
-        let run = if exact { 0 } else { salt };
-        let tables = self.tables(work.size)?;
-        let cpus = tables.cpus.clone();
-        let walk = |&cpu: &u32| Walk::new(seed, run, cpu, work.size.0);
-        let walks: Vec<Walk> = cpus.iter().map(walk).collect();
-        for ((walk, &cpu), slot) in walks.iter().zip(&cpus).zip(0..) {
-            tables.begin(walk, cpu, slot, salt)?;
-        }
-        let request = Request {
-            ops,
-            resets: 1,
-            cpus: &cpus,
-            after_tick: exact,
-        };
-        let program = work.program(tables.faulty);
-        let packets = vec![work.packet(); cpus.len()];
-        let seen = tables.object.batch(&program, &request, &packets);
-        let seen = seen?;
-        prove(batch::problem(&cpus, &seen, ops))?;
-        for (at, (walk, &cpu)) in walks.iter().zip(&cpus).enumerate() {
-            let expected = tables.expected(work, walk, ops, at);
-            prove(expected.problem(work, tables.counts(cpu)?))?;
-        }
-        if let Some(code) = seen.iter().map(|seen| seen.code).find(|&code| code != 0) {
-            prove(differs("return code", 0, code, "the last operation failed"))?;
-        }
-        tables.check_left(work, &walks, ops, salt)?;
-        Ok(seen)
-    }
 }
 
-impl LoadedEpoch for MapEpoch {
+impl TimedCases for MapEpoch {
+    type Batch = MapBatch;
+
     /// All that user space can count is counted, and looked at.
-    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+    fn prepare(&mut self, case: &Case, _: &Request<'_>) -> Result<(), Fault> {
         let work = MapCase::of(case)?;
         let MapCase { kind, size, .. } = work;
         let tables = self.tables(size)?;
@@ -241,26 +206,49 @@ impl LoadedEpoch for MapEpoch {
         }
     }
 
-    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+    fn batch(&mut self, case: &Case, request: &Request<'_>) -> Result<MapBatch, Fault> {
         let work = MapCase::of(case)?;
-        if !self.exact {
-            self.batch(work, (batch.0 / WARM_UP_SHARE).max(1))?;
+        self.batches += 1;
+        let (salt, seed) = (self.batches, self.seed);
+        // Batches that count instructions repeat the same keys, whatever ran before them.
+        let run = if request.after_tick { 0 } else { salt };
+        let tables = self.tables(work.size)?;
+        let walk = |&cpu: &u32| Walk::new(seed, run, cpu, work.size.0);
+        let walks: Vec<Walk> = request.cpus.iter().map(walk).collect();
+        for ((walk, &cpu), slot) in walks.iter().zip(request.cpus).zip(0..) {
+            tables.begin(walk, cpu, slot, salt)?;
         }
-        let seen = batch::overlapping(|| self.batch(work, batch.0), |seen| seen)?;
-        let seed = self.seed;
-        self.tables(work.size)?.check_misses(work, seed)?;
-        Ok(batch::trial(&seen, batch))
+        let program = work.program(tables.faulty);
+        let packets = vec![work.packet(); request.cpus.len()];
+        let seen = tables.object.batch(&program, request, &packets)?;
+        Ok(MapBatch { seen, walks, salt })
+    }
+
+    fn check(&mut self, case: &Case, request: &Request<'_>, batch: &MapBatch) -> Result<(), Fault> {
+        let work = MapCase::of(case)?;
+        let (ops, MapBatch { seen, walks, salt }) = (request.ops, batch);
+        let tables = self.tables(work.size)?;
+        for (at, (walk, &cpu)) in walks.iter().zip(request.cpus).enumerate() {
+            let expected = tables.expected(work, walk, ops, at);
+            prove(expected.problem(work, tables.counts(cpu)?))?;
+        }
+        if let Some(code) = seen.iter().map(|seen| seen.code).find(|&code| code != 0) {
+            prove(differs("return code", 0, code, "the last operation failed"))?;
+        }
+        tables.check_left(work, walks, ops, *salt)
+    }
+
+    fn has_reset(&self, _: &Case) -> bool {
+        false
+    }
+
+    fn complete(&mut self, case: &Case, _: &MapBatch, _: &mut Trial) -> Result<(), Fault> {
+        let (work, seed) = (MapCase::of(case)?, self.seed);
+        self.tables(work.size)?.check_misses(work, seed)
     }
 
     fn kernel_bytes(&self) -> Option<u64> {
         let tables = self.by_size.values();
         Some(tables.map(|tables| tables.object.kernel_bytes()).sum())
-    }
-
-    fn unload(self: Box<Self>) -> Result<()> {
-        let before = self.memory_before;
-        drop(self);
-        before.wait_until_freed();
-        Ok(())
     }
 }

@@ -15,9 +15,11 @@ pub mod needs;
 mod packet_diff;
 pub mod pool;
 pub mod program;
+pub mod safeguards;
 pub mod stack;
 pub mod stack_places;
 mod thread_group;
+pub mod timed;
 pub mod uprobe_threads;
 pub mod view;
 pub mod workload;
@@ -54,8 +56,11 @@ impl Extras {
 
 type Experiments = Vec<Box<dyn Experiment>>;
 
-/// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 12] = [
+/// An experiment, or several that one file describes, with their own parts of reports.
+type Entry = (fn() -> Experiments, Extras);
+
+/// Every experiment in the order of `bpfcost list`.
+const REGISTRY: &[Entry] = &[
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (

@@ -147,6 +147,14 @@ impl Experiment for Pools {
         Ok(players(line, &seats).err())
     }
 
+    /// The build of the pools: no BPF program is timed.
+    fn programs(&self) -> Result<Option<String>> {
+        Ok(Some(format!(
+            "pools of build {}",
+            env!("BPFCOST_POOL_BUILD")
+        )))
+    }
+
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         Ok(Box::new(epoch::PoolEpoch::load(setup, &self.space)?))
     }

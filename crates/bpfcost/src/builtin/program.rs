@@ -28,19 +28,16 @@ use std::{
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Error, Feature, current_cpu,
+    Error, current_cpu,
     program::{Body, Change, LoopForm, NativeProgram, ProgramKind, Restore, Spliced},
-    timing::Loop,
 };
 
 use self::{
     epoch::ProgramEpoch,
     work::{OLD, Part, Work},
 };
-use crate::builtin::ladder;
-use bpfcost_model::{
-    Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Sentinel, Setup, Subject,
-};
+use crate::builtin::timed::{self, TimedEpoch};
+use bpfcost_model::{Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Setup, Subject};
 use bpfcost_program::{InstructionTracer, OwnPrograms};
 
 /// The experiment.
@@ -235,7 +232,7 @@ impl Experiment for Programs {
     }
 
     fn needs(&self, _: &Case) -> Vec<Need> {
-        needs([Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop])
+        needs(timed::NEEDS)
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
@@ -245,16 +242,8 @@ impl Experiment for Programs {
         }
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
-        Ok(Box::new(ProgramEpoch::load(self, setup)?))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
+        TimedEpoch::load(setup, || ProgramEpoch::load(self, setup))
     }
 }
 

@@ -21,15 +21,13 @@ use std::{
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     attach::{AttachMethod, Counter},
-    timing::Loop,
     unwind::{KernelSymbols, RuleTable, StackDifference, StackTruth, Timed, TruthCounts},
 };
 
 use self::stir::Stir;
-use super::ladder;
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
-    Problem, Role, Sentinel, Setup, Sizing, Trial, differs, prove,
+    Problem, Role, Setup, Sizing, Trial, differs, prove,
 };
 
 /// Milliseconds of a trial.
@@ -226,10 +224,6 @@ impl Experiment for StackPlaces {
         Ok(Counter::absent(AttachMethod::RawTp, place)?)
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let rules = RuleTable::read(&KernelSymbols::read()?)?;
         let cases: Vec<PlaceCase> = setup
@@ -242,10 +236,6 @@ impl Experiment for StackPlaces {
             truth: StackTruth::load(AttachMethod::RawTp, first.place, &rules)?,
             stir: Stir::start(&setup.cpus)?,
         }))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
     }
 }
 

@@ -10,15 +10,12 @@ use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::{
-    attach::{Attach, Driver, SharedCalls},
-    timing::Loop,
-};
+use bpfcost_bpf::attach::{Attach, Driver, SharedCalls};
 
-use super::{ladder, thread_group::may_pin};
+use super::thread_group::may_pin;
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Overhead, Pair, Role,
-    Scaling, Sentinel, Setup, Sizing, Trial, differs, prove,
+    Scaling, Setup, Sizing, Trial, differs, prove,
 };
 
 /// The ways that are compared; the kernel's in a `nop` of five bytes is its fastest on Linux 6.18, that of ten on 7.2.
@@ -221,10 +218,6 @@ impl Experiment for UprobeThreads {
         }
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(Loop::probe()?).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         may_pin(&setup.cpus)?;
         Ok(Box::new(ThreadsEpoch {
@@ -232,10 +225,6 @@ impl Experiment for UprobeThreads {
             cpus: setup.cpus.clone(),
             now: None,
         }))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
     }
 }
 

@@ -14,7 +14,6 @@ mod watch;
 mod window;
 
 use super::needs::needs;
-use bpfcost_model::Need;
 use serde::Deserialize as _;
 use std::{
     cell::RefCell,
@@ -27,8 +26,8 @@ use anyhow::{Context, Result};
 
 use self::{guard::Guard, watch::WatchedService};
 use bpfcost_model::{
-    Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
-    Role, Setup, Sizing, Subject,
+    Case, Description, Experiment, Layout, LoadedEpoch, Metric, Need, Overhead, Pair,
+    ProbedWorkload, Role, Setup, Sizing, Subject, Waivers,
 };
 use bpfcost_model::{Headline, LOAD, OFF, SECOND, VARIANT};
 use bpfcost_probe::Spec;
@@ -41,6 +40,9 @@ const RATE_MARGIN: f64 = 0.05;
 /// Why a case whose load comes from outside of a guest does not run elsewhere.
 const NO_GUEST: &str = "its datagrams enter a guest through a port that QEMU forwards. Run it in a guest: --on \
     vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
+
+/// The reason to have no sentinel.
+const NO_SENTINEL: &str = "each probe is compared with no probe, on the same server and in turn";
 
 /// The built-in ones.
 const BUILT_IN: &[&str] = &[
@@ -192,6 +194,12 @@ impl Workload {
             sizing: Sizing::Window(self.definition.trial_ms()),
             ..Case::default()
         }
+    }
+
+    /// The probes of all variants.
+    fn probes(&self) -> impl Iterator<Item = &Spec> {
+        let variants = self.definition.variants.iter();
+        variants.filter_map(|variant| variant.probe.as_ref())
     }
 
     /// The probe of a case, where it has one.
@@ -348,13 +356,11 @@ impl Experiment for Workload {
             adjacent: Some(VARIANT.to_owned()),
             rounds: Some(definition.windows()),
             counts: false,
-            observes_others: {
-                let mut probes = definition
-                    .variants
-                    .iter()
-                    .filter_map(|one| one.probe.as_ref());
-                probes.any(|probe| !probe.is_built_in())
+            waivers: Waivers {
+                sentinel: Some(NO_SENTINEL.to_owned()),
+                ..Waivers::default()
             },
+            observes_others: self.probes().any(|probe| !probe.is_built_in()),
             ..Description::new(&definition.name, &definition.about, &self.factors())
         }
     }
@@ -419,7 +425,13 @@ impl Experiment for Workload {
     }
 
     fn programs(&self) -> Result<Option<String>> {
-        Ok(Some(bpfcost_workload::sources()))
+        let sources = bpfcost_workload::sources();
+        Ok(Some(if self.probes().any(Spec::is_built_in) {
+            let build = bpfcost_bpf::BUILD;
+            format!("{sources}. Built-in probes: BPF programs of build {build}")
+        } else {
+            sources
+        }))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {

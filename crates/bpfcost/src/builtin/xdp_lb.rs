@@ -14,8 +14,6 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-use super::needs::needs;
-use bpfcost_model::Need;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
@@ -29,9 +27,9 @@ use self::{
     epoch::XdpLbEpoch,
     scenario::{Action, Layer4, LruState, PacketShape, Scenario},
 };
-use crate::builtin::ladder;
+use super::{needs::needs, timed::TimedEpoch};
 use bpfcost_model::{
-    Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Sizing,
+    Case, Description, Experiment, LoadedEpoch, Need, Overhead, Pair, Role, Setup, Sizing,
 };
 
 /// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.
@@ -152,20 +150,12 @@ impl Experiment for XdpLb {
         ])
     }
 
-    fn programs(&self) -> Result<Option<String>> {
-        ladder::programs(self.variant()?.looping).map(Some)
-    }
-
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let variant = LbVariant {
             exact: setup.exact,
             ..self.variant()?
         };
-        Ok(Box::new(XdpLbEpoch::load(setup, variant)?))
-    }
-
-    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        ladder::sentinel(setup)
+        TimedEpoch::load(setup, || XdpLbEpoch::load(setup, variant))
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     output::note,
     outside,
 };
+use crate::builtin::safeguards;
 use bpfcost_measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, FeatureRecord, Journal, Machine};
@@ -156,7 +157,7 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
 /// The machine, and what an experiment runs on it.
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
-        programs: experiment.programs()?,
+        programs: safeguards::programs(experiment)?,
         features: if experiment.description().privileged {
             features()?
         } else {
@@ -236,14 +237,22 @@ pub(super) fn measure_here(
         .collect();
     let mut watch = host.watch(&plan.cpus);
     let clock = Monotonic::start();
-    let measured =
-        bpfcost_measure::measure(experiment, plan, &clock, interrupt, resumed, &mut |event| {
-            observer.event(event)?;
-            match event {
-                Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
-                _ => Ok(()),
-            }
-        })?;
+    let mut observe = |event: &Event| {
+        observer.event(event)?;
+        match event {
+            Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
+            _ => Ok(()),
+        }
+    };
+    let measured = bpfcost_measure::measure(
+        experiment,
+        &safeguards::sentinel,
+        plan,
+        &clock,
+        interrupt,
+        resumed,
+        &mut observe,
+    )?;
     let unseen = Warning::new(
         "others-unseen",
         "other BPF programs may have run during the measurement: the kernel lists them only for \

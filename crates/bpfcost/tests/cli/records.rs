@@ -40,6 +40,34 @@ fn the_same_passes() {
     insta::assert_snapshot!("compare_same", said.out);
 }
 
+/// The reason is shown with the record, and where a comparison would need what is lacking.
+#[test]
+fn what_an_experiment_gives_up_is_shown_with_the_reason() {
+    let tool = tool(1.0);
+    let mut record = sample_record::clean();
+    record.spread.sentinel = None;
+    record.machine.programs = None;
+    record.waivers.sentinel = Some("it takes a second".to_owned());
+    tool.write(
+        "lacking.json",
+        serde_json::to_string(&record).expect("JSON"),
+    );
+    let said = tool.says("report lacking.json -o lacking.html");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let page = std::fs::read_to_string(tool.path("lacking.html")).expect("a page");
+    assert!(page.contains("No sentinel"), "{page}");
+    assert!(page.contains("it takes a second"), "{page}");
+    let said = tool.says("compare lacking.json new.json");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for lack in [
+        "1 of 2 records have no sentinel (it takes a second)",
+        "1 of 2 records have nothing about the timed programs (they give no reason)",
+    ] {
+        assert!(text.contains(lack), "{text}");
+    }
+}
+
 #[test]
 fn what_costs_more_fails_the_gate() {
     let tool = tool(1.5);

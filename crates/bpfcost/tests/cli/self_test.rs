@@ -2,10 +2,11 @@
 
 use std::{fs, sync::atomic::AtomicBool};
 
-use bpfcost::builtin::{aa::AaTest, all};
+use bpfcost::builtin::{aa::AaTest, all, safeguards};
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Record, Status};
+use bpfcost_target::Host;
 use bpfcost_target::Host;
 
 use crate::{
@@ -39,8 +40,15 @@ fn cases_entered_twice_are_measured_twice() {
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);
         let empty = Measurements::new(&plan);
-        let measured =
-            bpfcost_measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
+        let measured = bpfcost_measure::measure(
+            &doubled,
+            &safeguards::sentinel,
+            &plan,
+            &clock,
+            &interrupt,
+            empty,
+            &mut |_| Ok(()),
+        );
         let measured = measured.expect("it is measured");
         assert_eq!(measured.stop, Some(Stop::Rounds));
         let record = Record::build(&plan, &measured, "", Host::default().machine());

@@ -169,6 +169,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         cases,
         layout: Layout::Flat,
         contends: false,
+        waivers: Default::default(),
         comparisons,
         metrics: Vec::new(),
         spread: SpreadRecord {

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use bpfcost_measure::{Error, Event, Measurements, Plan, Stop, measure};
 use bpfcost_model::{Fault, Observed, Role};
 
-use crate::mock::{Mock, invalid, noisy};
+use crate::mock::{Mock, invalid, noisy, usual};
 
 fn quick(mock: &Mock) -> Plan {
     Plan {
@@ -247,6 +247,7 @@ fn an_observer_that_fails_ends_the_run_and_unloads() {
         let mut observed = 0;
         let outcome = measure(
             &mock,
+            &usual,
             &plan,
             &*mock.lab,
             &mock.lab.interrupt,
@@ -277,6 +278,7 @@ fn a_panic_loses_nothing_that_was_told_and_leaves_nothing_loaded() {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         measure(
             &mock,
+            &usual,
             &plan,
             &*mock.lab,
             &mock.lab.interrupt,

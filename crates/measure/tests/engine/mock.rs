@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use bpfcost_measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure};
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, LoadedEpoch, Observed, Overhead, Pair, Problem,
-    Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit,
+    Role, Sentinel, SentinelTrial, Setup, Sizing, Trial, Unit, Waivers,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -20,6 +20,10 @@ use rand_pcg::Pcg64;
 /// Seconds that each part takes beside the timed batches.
 pub(crate) const LOAD_S: f64 = 0.05;
 pub(crate) const TRIAL_S: f64 = 0.01;
+
+/// Costs of the mock's own sentinel and of the usual one.
+pub(crate) const OWN_NS: f64 = 20.0;
+pub(crate) const USUAL_NS: f64 = 30.0;
 
 /// The request for a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +89,9 @@ pub(crate) struct Mock {
     pub(crate) observed: Script<(usize, usize), Result<Observed, Fault>>,
     /// The proof of a case after the rounds.
     pub(crate) conclude: Script<(usize, usize), Result<(), Fault>>,
+    /// Whether it brings a sentinel, else it takes the usual one.
     pub(crate) sentinel: bool,
+    pub(crate) waivers: Waivers,
     pub(crate) unsupported: Option<usize>,
 }
 
@@ -114,6 +120,7 @@ impl Mock {
             observed: Rc::new(|_, _| Ok(Observed::default())),
             conclude: Rc::new(|_, _| Ok(())),
             sentinel: true,
+            waivers: Waivers::default(),
             unsupported: None,
         }
     }
@@ -164,10 +171,11 @@ impl Mock {
     ) -> (Result<Measurements, Error>, Vec<Event>) {
         let mut events = Vec::new();
         let lab = &self.lab;
-        let outcome = measure(self, plan, &**lab, &lab.interrupt, resumed, &mut |event| {
+        let observe = &mut |event: &Event| {
             events.push(event.clone());
             Ok(())
-        });
+        };
+        let outcome = measure(self, &usual, plan, &**lab, &lab.interrupt, resumed, observe);
         (outcome, events)
     }
 }
@@ -227,6 +235,7 @@ impl Experiment for Mock {
                 trial_s: TRIAL_S,
                 batches: 1.0,
             },
+            waivers: self.waivers.clone(),
             ..Description::new("mock", "scripted", &[])
         }
     }
@@ -277,16 +286,23 @@ impl Experiment for Mock {
     }
 
     fn sentinel(&self, _: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        Ok(self.sentinel.then(|| Box::new(Steady) as Box<dyn Sentinel>))
+        Ok(self
+            .sentinel
+            .then(|| Box::new(Steady(OWN_NS)) as Box<dyn Sentinel>))
     }
 }
 
-struct Steady;
+struct Steady(f64);
+
+/// The sentinel of experiments that have none of their own.
+pub(crate) fn usual(_: &Setup) -> Result<Box<dyn Sentinel>> {
+    Ok(Box::new(Steady(USUAL_NS)))
+}
 
 impl Sentinel for Steady {
     fn trial(&mut self) -> Result<SentinelTrial> {
         Ok(SentinelTrial {
-            value: 20.0,
+            value: self.0,
             ..SentinelTrial::default()
         })
     }

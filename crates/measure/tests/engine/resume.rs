@@ -3,7 +3,7 @@
 use bpfcost_measure::{Error, Event, Measurements, PRECISION, Plan, Stop, measure};
 
 use crate::{
-    mock::{Mock, noisy},
+    mock::{Mock, noisy, usual},
     rounds::orders,
 };
 
@@ -191,6 +191,7 @@ fn data_of_another_plan_is_refused() {
     let mock = mock();
     let outcome = measure(
         &mock,
+        &usual,
         &plan(),
         &*mock.lab,
         &mock.lab.interrupt,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use bpfcost_measure::{Event, Plan, Warning};
 use bpfcost_model::{Observed, Role};
 
-use crate::mock::Mock;
+use crate::mock::{Mock, OWN_NS, USUAL_NS};
 
 /// Case indices by epoch and round, in the order in which they ran.
 pub(crate) type Orders = BTreeMap<(usize, usize), Vec<usize>>;
@@ -48,7 +48,7 @@ fn every_case_runs_once_a_round() {
         assert!(data.samples.iter().all(|epoch| epoch.len() == 3));
         assert_eq!(data.samples[0][0], 10.0 * (index + 1) as f64);
     }
-    assert!(measured.sentinel.iter().all(|epoch| epoch == &[20.0; 3]));
+    assert!(measured.sentinel.iter().all(|epoch| epoch == &[OWN_NS; 3]));
 }
 
 #[test]
@@ -112,11 +112,20 @@ fn an_epoch_tells_what_its_parts_took() {
 fn without_a_sentinel_the_rounds_are_the_same() {
     let with = Mock::new(&[10.0; 6]);
     let mut without = Mock::new(&[10.0; 6]);
-    without.sentinel = false;
+    without.waivers.sentinel = Some("nothing drifts here".to_owned());
     let plan = quick(&with, 7);
     let (measured, events) = without.run(&plan);
     assert_eq!(orders(&events), orders(&with.run(&plan).1));
     assert!(measured.unwrap().sentinel.iter().all(Vec::is_empty));
+}
+
+#[test]
+fn an_experiment_without_a_sentinel_of_its_own_has_the_usual_one() {
+    let mut mock = Mock::new(&[10.0; 2]);
+    let levels = |mock: &Mock| mock.run(&quick(mock, 7)).0.unwrap().sentinel.concat();
+    assert_eq!(levels(&mock), [OWN_NS; 30]);
+    mock.sentinel = false;
+    assert_eq!(levels(&mock), [USUAL_NS; 30]);
 }
 
 #[test]

@@ -6,8 +6,9 @@ mod contention;
 mod counts;
 mod gate;
 mod keys;
+mod safeguards;
 mod totals;
 mod turns;
 mod undisturbed;
 
-use crate::samples::{built, case, events, finished, plan, record, trial, usual};
+use crate::samples::{built, case, events, finished, machine, plan, record, trial, usual};

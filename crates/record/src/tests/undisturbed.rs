@@ -1,6 +1,6 @@
 //! The undisturbed state: where it leads, what it is compared with, and where it is not known.
 
-use super::{super::*, built, events, plan};
+use super::{super::*, built, events, machine, plan};
 use bpfcost_measure::{Event, Plan};
 use bpfcost_model::Slices;
 
@@ -55,7 +55,7 @@ fn near(value: f64, expected: f64) -> bool {
 }
 
 fn record(cut: &[usize]) -> Record {
-    built(&plan(), &run(cut, || anchor(26.0)), Machine::default())
+    built(&plan(), &run(cut, || anchor(26.0)), machine())
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_machine_that_never_rests_has_none() {
             anchor: known,
             ..plan()
         };
-        let record = built(&plan, events, Machine::default());
+        let record = built(&plan, events, machine());
         let warning = record
             .warnings
             .iter()
@@ -353,7 +353,7 @@ fn why_a_cost_is_not_known_undisturbed_is_said() {
             trial.slices = Slices::new(&values.iter().enumerate().map(warm).collect::<Vec<_>>());
         }
     }
-    let record = built(&plan(), &colder, Machine::default());
+    let record = built(&plan(), &colder, machine());
     let miss = record.case("miss").unwrap();
     assert_eq!(
         miss.not_undisturbed.as_deref(),
@@ -383,7 +383,7 @@ fn own_work_is_part_of_the_cost_and_named() {
             trial.value *= if *round == 0 { 1.6 } else { 1.0 };
         }
     }
-    let record = built(&plan(), &sweeping, Machine::default());
+    let record = built(&plan(), &sweeping, machine());
     let miss = record.case("miss").unwrap();
     assert_eq!(miss.reading(), Reading::AsFound);
     let own = miss

@@ -85,6 +85,7 @@ fn machine(record: &Record) -> Vec<Fact> {
         [] => Some(none.to_owned()),
         texts => Some(bpfcost_text::line(&texts.join("; "))),
     };
+    let reason = |waived: &Option<String>| waived.as_deref().map(bpfcost_text::line);
     let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
     let cpus: Vec<String> = record.asked.cpus.iter().map(u32::to_string).collect();
     // Of a workload others did the work, and this program's threads none of it.
@@ -130,6 +131,8 @@ fn machine(record: &Record) -> Vec<Fact> {
             trials::words(record).programs,
             text_or(&machine.programs, number::MISSING),
         ),
+        ("No provenance", reason(&record.waivers.programs)),
+        ("No sentinel", reason(&record.waivers.sentinel)),
         ("Other BPF programs", list(&machine.other_tracers, "none")),
         (
             "Frequency",

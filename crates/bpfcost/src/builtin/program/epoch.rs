@@ -4,12 +4,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     rc::Rc,
+    slice,
 };
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    CpuPin,
-    program::{Body, Change, Figures, LoopForm, MapChanges, MapState, Restore, Spliced},
+    program::{Body, Change, Figures, LoopForm, MapChanges, MapState, Ran, Restore, Spliced},
     timing::{Observation, Request},
 };
 use serde_json::Value;
@@ -21,12 +21,11 @@ use super::{
     proof::{self, Expected},
 };
 use crate::builtin::{
-    batch::{self, WARM_UP_SHARE, mix},
-    memory::KernelMemory,
+    batch,
+    timed::{TimedCases, proved},
 };
-use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Setup, Trial, prove};
+use bpfcost_model::{Case, Fault, Observed, Setup, Trial, prove};
 use bpfcost_program::{Behaviour, Input, InstructionTracer};
-use bpfcost_record::RESET_TWICE;
 
 /// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored
 /// is as it was, and after an odd number it is as one run leaves it.
@@ -48,9 +47,6 @@ pub(super) struct ProgramEpoch {
     tracer: Option<Rc<dyn InstructionTracer>>,
     cpu: u32,
     exact: bool,
-    seed: u64,
-    memory_before: KernelMemory,
-    _pinned: CpuPin,
 }
 
 /// A case.
@@ -69,14 +65,20 @@ struct Entry {
     observed: Observed,
     /// What one run took in preparing it.
     ns_per_run: f64,
-    /// Trials so far.
-    trials: u32,
+}
+
+/// A batch of a program.
+pub(super) struct ProgramBatch(Ran);
+
+impl AsRef<[Observation]> for ProgramBatch {
+    fn as_ref(&self) -> &[Observation] {
+        slice::from_ref(&self.0.seen)
+    }
 }
 
 impl ProgramEpoch {
     pub(super) fn load(programs: &Programs, setup: &Setup) -> Result<Self> {
         let cpu = *setup.cpus.first().context("no CPU was chosen")?;
-        let (memory_before, pinned) = (KernelMemory::now(), CpuPin::to(cpu)?);
         let mut epoch = ProgramEpoch {
             programs: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -86,9 +88,6 @@ impl ProgramEpoch {
             tracer: programs.tracer.clone(),
             cpu,
             exact: setup.exact,
-            seed: setup.seed ^ setup.epoch as u64,
-            memory_before,
-            _pinned: pinned,
         };
         for case in &setup.cases {
             let work = programs.named(case)?;
@@ -197,49 +196,22 @@ impl ProgramEpoch {
             expectation: known.map(|known| known.behaviour.clone()),
             observed: Observed::default(),
             ns_per_run: 0.0,
-            trials: 0,
         };
         self.entries.insert(work.case.name.clone(), entry);
         Ok(())
-    }
-
-    /// As many runs, or more: in whole cycles of the packets that take turns.
-    fn whole_cycles(&self, case: &Case, ops: u64) -> u64 {
-        let entry = self.entries.get(&case.name);
-        ops.next_multiple_of(entry.map_or(1, |entry| entry.cycle))
-    }
-
-    /// One proved batch of a case, of whole cycles.
-    fn batch(&mut self, case: &Case, ops: u64, resets: u64) -> Result<Observation, Fault> {
-        let entry = self.entries.get(&case.name);
-        let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
-        let program = self.programs.get_mut(&entry.key);
-        let looped = program.and_then(|program| program.loops.get_mut(&entry.looped));
-        let request = Request {
-            ops: ops.next_multiple_of(entry.cycle),
-            resets,
-            cpus: &[self.cpu],
-            after_tick: self.exact,
-        };
-        let looped = looped.context("its loop was not loaded")?;
-        let ops = request.ops;
-        let ran = looped.batch(&request, &entry.packet, entry.expected.code)?;
-        let seen = std::slice::from_ref(&ran.seen);
-        prove(batch::problem(&[self.cpu], seen, ops))?;
-        prove(proof::problem(&entry.expected, &ran, ops))?;
-        Ok(ran.seen)
     }
 }
 
 impl ProgramEpoch {
     /// Has a program run untimed, and compares what its maps hold before, between and after.
-    fn watch(&mut self, case: &Case, ns_per_run: f64) -> Result<(), Fault> {
+    fn watch(&mut self, case: &Case, request: &Request<'_>, ns_per_run: f64) -> Result<(), Fault> {
         let runs = maps::watched_runs(ns_per_run, self.exact);
-        let runs = runs.map(|ops| self.whole_cycles(case, ops));
+        let runs = runs.map(|ops| self.whole(case, ops));
+        let requests = runs.map(|ops| Request { ops, ..*request });
         let first = self.map_state(case)?;
-        self.batch(case, runs[0], 1)?;
+        proved(self, case, &requests[0])?;
         let second = self.map_state(case)?;
-        self.batch(case, runs[1], 1)?;
+        proved(self, case, &requests[1])?;
         let third = self.map_state(case)?;
         let entry = self.entries.get_mut(&case.name).context("it ran")?;
         let Expected {
@@ -304,18 +276,54 @@ impl ProgramEpoch {
     }
 }
 
-impl LoadedEpoch for ProgramEpoch {
-    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+impl TimedCases for ProgramEpoch {
+    type Batch = ProgramBatch;
+
+    fn batch(&mut self, case: &Case, request: &Request<'_>) -> Result<ProgramBatch, Fault> {
+        let entry = self.entries.get(&case.name);
+        let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
+        let program = self.programs.get_mut(&entry.key);
+        let looped = program.and_then(|program| program.loops.get_mut(&entry.looped));
+        let looped = looped.context("its loop was not loaded")?;
+        let ran = looped.batch(request, &entry.packet, entry.expected.code)?;
+        Ok(ProgramBatch(ran))
+    }
+
+    fn check(
+        &mut self,
+        case: &Case,
+        request: &Request<'_>,
+        batch: &ProgramBatch,
+    ) -> Result<(), Fault> {
+        let entry = self.entries.get(&case.name).context("it ran")?;
+        prove(proof::problem(&entry.expected, &batch.0, request.ops))
+    }
+
+    fn has_reset(&self, case: &Case) -> bool {
+        let entry = self.entries.get(&case.name);
+        entry.is_some_and(|entry| {
+            entry.part == Part::Program && entry.looped.1.restore != Restore::None
+        })
+    }
+
+    /// In whole cycles of the packets that take turns.
+    fn whole(&self, case: &Case, ops: u64) -> u64 {
+        let entry = self.entries.get(&case.name);
+        ops.next_multiple_of(entry.map_or(1, |entry| entry.cycle))
+    }
+
+    fn prepare(&mut self, case: &Case, request: &Request<'_>) -> Result<(), Fault> {
         let mut ns_per_run = 0.0;
         for ops in REPLAYED {
-            ns_per_run = self.batch(case, ops, 1)?.ns_per_op();
+            let batch = proved(self, case, &Request { ops, ..*request })?;
+            ns_per_run = batch.0.seen.ns_per_op();
         }
         let entry = self.entries.get_mut(&case.name).context("it ran")?;
         entry.ns_per_run = ns_per_run;
         if entry.part != Part::Program {
             return Ok(());
         }
-        self.watch(case, ns_per_run)
+        self.watch(case, request, ns_per_run)
     }
 
     fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
@@ -350,32 +358,24 @@ impl LoadedEpoch for ProgramEpoch {
         Ok(observed)
     }
 
-    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let ops = self.whole_cycles(case, batch.0);
-        let batch = Batch(ops);
-        if self.exact {
-            let seen = self.batch(case, ops, 1)?;
-            return self.finish(case, batch, &seen, None);
+    /// Adds what the verifier did with the program.
+    fn complete(
+        &mut self,
+        case: &Case,
+        batch: &ProgramBatch,
+        trial: &mut Trial,
+    ) -> Result<(), Fault> {
+        let entry = self.entries.get(&case.name).context("it ran")?;
+        if entry.part != Part::Program {
+            return Ok(());
         }
-        // One of the two batches has an even number of runs, so that a byte that is flipped shows.
-        let warm_up = (ops / WARM_UP_SHARE).max(1);
-        let warm_up = warm_up + u64::from(warm_up % 2 == ops % 2);
-        self.batch(case, warm_up, 1)?;
-        let entry = self.entries.get_mut(&case.name);
-        let entry = entry.with_context(|| format!("{} was not loaded", case.name))?;
-        entry.trials += 1;
-        let doubles = entry.part == Part::Program && entry.looped.1.restore != Restore::None;
-        // What comes first meets other caches than what comes second, so chance decides.
-        let doubled_first = mix(self.seed ^ u64::from(entry.trials)) & 1 == 1;
-        let mut doubled = None;
-        if doubles && doubled_first {
-            doubled = Some(self.batch(case, ops, 2)?);
+        // Where nothing is undone, undoing it twice costs the same.
+        if !self.exact && !self.has_reset(case) {
+            batch::add_reset_twice(trial, batch.as_ref());
         }
-        let seen = self.batch(case, ops, 1)?;
-        if doubles && !doubled_first {
-            doubled = Some(self.batch(case, ops, 2)?);
-        }
-        self.finish(case, batch, &seen, doubled.as_ref())
+        let program = self.programs.get(&entry.key).context("it ran")?;
+        trial.secondary.extend(secondary(program.native.figures()));
+        Ok(())
     }
 
     fn kernel_bytes(&self) -> Option<u64> {
@@ -385,43 +385,6 @@ impl LoadedEpoch for ProgramEpoch {
             program.native.figures().map_bytes + drivers.sum::<u64>()
         };
         Some(programs.map(bytes).sum())
-    }
-
-    fn unload(self: Box<Self>) -> Result<()> {
-        let before = self.memory_before;
-        drop(self);
-        before.wait_until_freed();
-        Ok(())
-    }
-}
-
-impl ProgramEpoch {
-    /// The trial of a batch, with what the verifier did with its program.
-    fn finish(
-        &self,
-        case: &Case,
-        batch: Batch,
-        seen: &Observation,
-        doubled: Option<&Observation>,
-    ) -> Result<Trial, Fault> {
-        let seen = std::slice::from_ref(seen);
-        let mut trial = batch::trial(seen, batch);
-        let entry = self.entries.get(&case.name).context("it ran")?;
-        if entry.part != Part::Program {
-            return Ok(trial);
-        }
-        // Where nothing is undone, undoing it twice costs the same.
-        if !self.exact {
-            let doubled = doubled.map_or(seen, std::slice::from_ref);
-            let twice = RESET_TWICE.to_owned();
-            trial
-                .secondary
-                .insert(twice.clone(), batch::mean_ns_per_op(doubled));
-            trial.secondary_slices.insert(twice, batch::slices(doubled));
-        }
-        let program = self.programs.get(&entry.key).context("it ran")?;
-        trial.secondary.extend(secondary(program.native.figures()));
-        Ok(trial)
     }
 }
 

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
-    CpuPin,
-    lb::{self, LRU_ENTRIES, LbVariant, LbWork, LoadBalancer, Reset, TimedBody},
-    timing::Observation,
+    lb::{self, LRU_ENTRIES, LbCounters, LbVariant, LbWork, LoadBalancer, Reset, TimedBody},
+    timing::{Observation, Request},
 };
 
 use super::{
-    CaseKind, case_kind, check, floor_packet, model, packet,
+    CaseKind, case_kind, check, floor_packet,
+    model::{self, Expected},
+    packet,
     proof::{
         before_flood, expected_packet, first_packet, flood_problem, outcome_problem, table_problem,
     },
@@ -18,11 +19,11 @@ use super::{
     sequence::{Sequence, low_word},
 };
 use crate::builtin::{
-    batch::{self, WARM_UP_SHARE, mean_ns_per_op, mix, slices, trial},
-    memory::KernelMemory,
+    batch::{self, mix},
     packet_diff,
+    timed::TimedCases,
 };
-use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
+use bpfcost_model::{Case, Fault, Problem, Setup, Trial, prove};
 
 /// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
 /// was stopped for a while, or a slow machine, must not let them expire unnoticed.
@@ -40,10 +41,6 @@ pub(super) struct XdpLbEpoch {
     /// Batches that brought fresh flows of 12 and of 24 bits: gives each a prefix that no flow still
     /// in the table has.
     fresh: [u32; 2],
-    /// Kernel memory before anything was loaded.
-    memory_before: KernelMemory,
-    /// Keeps the engine's thread on the first CPU, so that trials don't move it.
-    _pinned: CpuPin,
 }
 
 /// A case in this epoch.
@@ -62,18 +59,23 @@ struct Traffic {
     works: Vec<LbWork>,
 }
 
-/// What a proved batch came to.
-struct ProvedBatch {
+/// A batch, and what it must leave.
+pub(super) struct XdpLbBatch {
     seen: Vec<Observation>,
-    /// LRU misses, a mean over CPUs.
-    misses: Option<f64>,
+    traffic: Traffic,
+    /// Of a scenario: for each CPU, its counters before the batch, and what they must gain.
+    counters: Vec<(LbCounters, Expected)>,
+    begun_ns: u64,
+}
+
+impl AsRef<[Observation]> for XdpLbBatch {
+    fn as_ref(&self) -> &[Observation] {
+        &self.seen
+    }
 }
 
 impl XdpLbEpoch {
     pub(super) fn load(setup: &Setup, variant: LbVariant) -> Result<Self> {
-        let first = *setup.cpus.first().context("no CPU was chosen")?;
-        let memory_before = KernelMemory::now();
-        let pinned = CpuPin::to(first)?;
         let entries = setup
             .cases
             .iter()
@@ -106,8 +108,6 @@ impl XdpLbEpoch {
             exact: setup.exact,
             entries,
             fresh: [0; 2],
-            memory_before,
-            _pinned: pinned,
         })
     }
 
@@ -170,92 +170,39 @@ impl XdpLbEpoch {
         }
     }
 
-    /// Runs a batch to warm caches and predictors; nothing is timed or proved.
-    fn warm_up(&mut self, entry: usize, ops: u64) -> Result<(), Fault> {
-        match self.entries[entry].target.clone() {
-            CaseKind::Floor(reset) => self.floor(entry, reset, ops, 1).map(drop),
-            CaseKind::Scenario(scenario) => {
-                self.keep_warm(entry, &scenario)?;
-                let traffic = self.traffic(entry, &scenario, 1);
-                self.instance(scenario.table)?.batch(
-                    TimedBody::Datapath,
-                    scenario.reset(),
-                    &traffic.works,
-                    ops,
-                    1,
-                )?;
-                self.forget(&scenario, &traffic.sequences, ops)
-            }
-        }
-    }
-
-    /// One proved batch of a case.
-    fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<ProvedBatch, Fault> {
-        let once = || match self.entries[entry].target.clone() {
-            CaseKind::Floor(reset) => self.floor(entry, reset, ops, resets),
-            CaseKind::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets),
-        };
-        batch::overlapping(once, |proved| &proved.seen)
-    }
-
-    /// One batch of a scenario: what it left, every counter and the tables are proved.
-    fn scenario(
+    /// What a batch of a scenario left: every counter and the tables are proved.
+    fn check_scenario(
         &mut self,
-        entry: usize,
         scenario: &Scenario,
         ops: u64,
-        resets: u64,
-    ) -> Result<ProvedBatch, Fault> {
-        self.keep_warm(entry, scenario)?;
-        let Traffic { sequences, works } = self.traffic(entry, scenario, resets);
-        let cpus = self.cpus.clone();
+        batch: &XdpLbBatch,
+    ) -> Result<(), Fault> {
+        let Traffic { sequences, works } = &batch.traffic;
+        let begun_ns = batch.begun_ns;
         let instance = self.instance(scenario.table)?;
-        let before = counters(instance, &cpus)?;
-        let begun_ns = lb::now_ns();
-        instance.set_flood(before_flood(begun_ns))?;
-        let seen = instance.batch(TimedBody::Datapath, scenario.reset(), &works, ops, resets)?;
-        let after = counters(instance, &cpus)?;
-
-        prove(batch::problem(&cpus, &seen, ops))?;
-        let mut misses = 0;
-        for (i, seen) in seen.iter().enumerate() {
-            let expected = model::expected(scenario, &sequences[i], seen.cpu, ops);
-            misses += expected.misses;
+        for (i, seen) in batch.seen.iter().enumerate() {
+            let (before, expected) = &batch.counters[i];
+            let after = instance.counters(seen.cpu)?;
             let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = expected_packet(scenario, &works[i].packet, last);
             prove(outcome_problem(scenario, seen, &outcome))?;
-            prove(check::counters(&expected, &before[i], &after[i], ops))?;
-            prove(flood_problem(instance, &expected, seen.cpu, begun_ns)?)?;
+            prove(check::counters(expected, before, &after, ops))?;
+            prove(flood_problem(instance, expected, seen.cpu, begun_ns)?)?;
             prove(table_problem(instance, scenario, last, seen.cpu, begun_ns)?)?;
         }
-        self.forget(scenario, &sequences, ops)?;
-        Ok(ProvedBatch {
-            misses: Some(misses as f64 / seen.len() as f64),
-            seen,
-        })
+        self.forget(scenario, sequences, ops)
     }
 
-    /// One batch of an empty body: it must return what it was given.
-    fn floor(
-        &mut self,
-        entry: usize,
-        reset: Reset,
-        ops: u64,
-        resets: u64,
-    ) -> Result<ProvedBatch, Fault> {
+    /// What an empty body left: it must return what it was given.
+    fn check_floor(reset: Reset, ops: u64, batch: &XdpLbBatch) -> Result<(), Fault> {
         let scenario = floor_packet(reset);
-        let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
-        let cpus = self.cpus.clone();
-        let seen =
-            self.instance(LruState::Warm)?
-                .batch(TimedBody::Empty, reset, &works, ops, resets)?;
-        prove(batch::problem(&cpus, &seen, ops))?;
-        for (i, seen) in seen.iter().enumerate() {
+        let Traffic { sequences, works } = &batch.traffic;
+        for (i, seen) in batch.seen.iter().enumerate() {
             let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = packet::with_source(&works[i].packet, last);
             prove(outcome_problem(&scenario, seen, &outcome))?;
         }
-        Ok(ProvedBatch { seen, misses: None })
+        Ok(())
     }
 
     /// Takes what a batch brought into a table that must be empty out again.
@@ -353,8 +300,10 @@ impl XdpLbEpoch {
     }
 }
 
-impl LoadedEpoch for XdpLbEpoch {
-    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+impl TimedCases for XdpLbEpoch {
+    type Batch = XdpLbBatch;
+
+    fn prepare(&mut self, case: &Case, _: &Request<'_>) -> Result<(), Fault> {
         let entry = self.entry(case)?;
         let CaseKind::Scenario(scenario) = self.entries[entry].target.clone() else {
             return Ok(());
@@ -363,57 +312,76 @@ impl LoadedEpoch for XdpLbEpoch {
         self.replay(entry, &scenario)
     }
 
-    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+    fn batch(&mut self, case: &Case, request: &Request<'_>) -> Result<XdpLbBatch, Fault> {
         let entry = self.entry(case)?;
-        if self.exact {
-            // No cache is counted, and every operation leaves its trace in the tables.
-            return Ok(trial(&self.batch(entry, batch.0, 1)?.seen, batch));
+        let Request { ops, resets, .. } = *request;
+        let scenario = match self.entries[entry].target.clone() {
+            CaseKind::Scenario(scenario) => scenario,
+            CaseKind::Floor(reset) => {
+                let traffic = self.traffic(entry, &floor_packet(reset), resets);
+                let instance = self.instance(LruState::Warm)?;
+                return Ok(XdpLbBatch {
+                    seen: instance.batch(TimedBody::Empty, reset, &traffic.works, ops, resets)?,
+                    traffic,
+                    counters: Vec::new(),
+                    begun_ns: 0,
+                });
+            }
+        };
+        self.keep_warm(entry, &scenario)?;
+        let traffic = self.traffic(entry, &scenario, resets);
+        let expected =
+            |(&cpu, sequence): (&u32, &Sequence)| model::expected(&scenario, sequence, cpu, ops);
+        let expected = request.cpus.iter().zip(&traffic.sequences).map(expected);
+        let expected: Vec<Expected> = expected.collect();
+        let instance = self.instance(scenario.table)?;
+        let before = counters(instance, request.cpus)?;
+        let begun_ns = lb::now_ns();
+        instance.set_flood(before_flood(begun_ns))?;
+        let (body, reset) = (TimedBody::Datapath, scenario.reset());
+        let seen = instance.batch(body, reset, &traffic.works, ops, resets)?;
+        Ok(XdpLbBatch {
+            seen,
+            traffic,
+            counters: before.into_iter().zip(expected).collect(),
+            begun_ns,
+        })
+    }
+
+    fn check(
+        &mut self,
+        case: &Case,
+        request: &Request<'_>,
+        batch: &XdpLbBatch,
+    ) -> Result<(), Fault> {
+        let entry = self.entry(case)?;
+        match self.entries[entry].target.clone() {
+            CaseKind::Floor(reset) => XdpLbEpoch::check_floor(reset, request.ops, batch),
+            CaseKind::Scenario(scenario) => self.check_scenario(&scenario, request.ops, batch),
         }
-        self.warm_up(entry, (batch.0 / WARM_UP_SHARE).max(1))?;
-        // A floor's reset is all that it has, and nothing can't be done twice. What comes first
-        // meets other caches than what comes second, so chance decides.
-        let doubles = match &self.entries[entry].target {
+    }
+
+    fn has_reset(&self, case: &Case) -> bool {
+        let entry = self.entries.iter().find(|entry| entry.name == case.name);
+        entry.is_some_and(|entry| match &entry.target {
             CaseKind::Scenario(scenario) => scenario.reset() != Reset::None,
             CaseKind::Floor(_) => false,
-        };
-        let doubled_first = mix(self.seed ^ u64::from(self.entries[entry].runs)) & 1 == 1;
-        let mut doubled = None;
-        if doubles && doubled_first {
-            doubled = Some(self.batch(entry, batch.0, 2)?);
+        })
+    }
+
+    /// Adds the LRU misses, a mean over CPUs.
+    fn complete(&mut self, _: &Case, batch: &XdpLbBatch, trial: &mut Trial) -> Result<(), Fault> {
+        if !self.exact && !batch.counters.is_empty() {
+            let misses = batch.counters.iter().map(|(_, expected)| expected.misses);
+            let mean = misses.sum::<u64>() as f64 / batch.counters.len() as f64;
+            trial.secondary.insert("lru_misses".into(), mean);
         }
-        let proved = self.batch(entry, batch.0, 1)?;
-        if doubles && !doubled_first {
-            doubled = Some(self.batch(entry, batch.0, 2)?);
-        }
-        let mut trial = trial(&proved.seen, batch);
-        if let Some(doubled) = doubled {
-            trial
-                .secondary
-                .insert("reset_twice".into(), mean_ns_per_op(&doubled.seen));
-            trial
-                .secondary_slices
-                .insert("reset_twice".into(), slices(&doubled.seen));
-        }
-        if let Some(misses) = proved.misses {
-            trial.secondary.insert("lru_misses".into(), misses);
-        }
-        Ok(trial)
+        Ok(())
     }
 
     fn kernel_bytes(&self) -> Option<u64> {
-        Some(
-            self.instances
-                .iter()
-                .map(|(_, instance)| instance.kernel_bytes())
-                .sum(),
-        )
-    }
-
-    fn unload(self: Box<Self>) -> Result<()> {
-        let before = self.memory_before;
-        drop(self);
-        before.wait_until_freed();
-        Ok(())
+        let instances = self.instances.iter();
+        Some(instances.map(|(_, instance)| instance.kernel_bytes()).sum())
     }
 }
 
@@ -443,7 +411,7 @@ fn instance(
     Ok(instance)
 }
 
-fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::LbCounters>> {
+fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<LbCounters>> {
     cpus.iter()
         .map(|&cpu| Ok(instance.counters(cpu)?))
         .collect()

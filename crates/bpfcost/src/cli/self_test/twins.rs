@@ -6,7 +6,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use super::select;
-use crate::builtin::aa::AaTest;
+use crate::builtin::{aa::AaTest, safeguards};
 use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Record, Status};
@@ -48,10 +48,15 @@ pub(super) fn measure(
     let empty = Measurements::new(&plan);
     let started = Timestamp::now().to_string();
     let clock = Monotonic::start();
-    let measured =
-        bpfcost_measure::measure(&experiment, &plan, &clock, interrupted, empty, &mut |_| {
-            Ok(())
-        })?;
+    let measured = bpfcost_measure::measure(
+        &experiment,
+        &safeguards::sentinel,
+        &plan,
+        &clock,
+        interrupted,
+        empty,
+        &mut |_| Ok(()),
+    )?;
     if measured.stop == Some(Stop::Interrupted) {
         return Ok(None);
     }
