@@ -27,7 +27,7 @@ const ALL: [BuiltIn; 8] = [
 /// Agents of programs that use this one as a library.
 static ADDED: Mutex<Vec<BuiltIn>> = Mutex::new(Vec::new());
 
-/// Adds one to those that this program has, before its [`main`](crate::cli::main) is called.
+/// Adds one to those that this program has, before `bpfcost::cli::main` is called.
 pub fn add(probe: BuiltIn) {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     added.push(probe);

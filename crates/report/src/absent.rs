@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 /// A reason of a case that can't run, and the way out that follows it, if there is one.
-pub(crate) fn parted(reason: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_remedy(reason: &str) -> (&str, Option<&str>) {
     match reason.split_once(". ") {
         Some((why, remedy)) => (why, Some(remedy)),
         None => (reason, None),
@@ -15,7 +15,7 @@ pub(crate) fn parted(reason: &str) -> (&str, Option<&str>) {
 fn reasons(absent: &[(String, String)]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in absent {
-        let (why, _) = parted(reason);
+        let (why, _) = split_remedy(reason);
         match reasons.iter_mut().find(|one| one.0 == why) {
             Some((_, names)) => names.push(name),
             None => reasons.push((why, vec![name])),
@@ -32,14 +32,14 @@ fn reasons(absent: &[(String, String)]) -> Vec<String> {
 pub(crate) fn remedies(absent: &[(String, String)]) -> Vec<String> {
     let mut remedies: Vec<&str> = Vec::new();
     for (_, reason) in absent {
-        let remedy = parted(reason).1;
+        let remedy = split_remedy(reason).1;
         remedies.extend(remedy.filter(|remedy| !remedies.contains(remedy)));
     }
     let line = |remedy: &str| format!("{}.", remedy.trim_end_matches('.'));
     remedies.into_iter().map(line).collect()
 }
 
-/// The place of the footnote that gives a reason; each is there once.
+/// Index of the footnote that gives a reason; each reason is added once.
 pub(crate) fn footnote(footnotes: &mut Vec<String>, why: &str) -> usize {
     let place = footnotes.iter().position(|note| note == why);
     place.unwrap_or_else(|| {
@@ -48,7 +48,7 @@ pub(crate) fn footnote(footnotes: &mut Vec<String>, why: &str) -> usize {
     })
 }
 
-/// What has no number, and why, one line each: what can't run, and the footnotes at some places.
+/// Notes on missing numbers, one line each: rows that can't run, and the footnotes at some indices.
 pub(crate) fn notes(
     absent: &[(String, String)],
     footnotes: &[String],

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use bpfcost_model::{Role, Unit};
 use bpfcost_record::{CaseRecord, Raw, Record, Status};
+use bpfcost_text::line;
 
 /// A line for each epoch of each case, `BenchmarkXdp-lb/tcp-v4-lru-hit-1 250000 101.2 ns/op`, in the unit of the record.
 /// A record begins with lines that say where it was measured.
@@ -22,11 +23,11 @@ pub fn go(records: &[Record]) -> String {
             ("kernel", record.machine.kernel.clone()),
             ("target", record.target.clone()),
         ] {
-            let _ = writeln!(out, "{key}: {}", bpfcost_text::line(&value));
+            let _ = writeln!(out, "{key}: {}", line(&value));
         }
         // A name that begins with a small letter is no benchmark's, and one that ends in a number has CPUs.
         let experiment = capitalized(&word(&record.experiment));
-        for (case, raw) in measured(record) {
+        for (case, raw) in valid_cases(record) {
             let epochs = case.epoch_values(case.reading()).unwrap_or_default();
             // A count on which trials agree is one value, whatever a load took.
             let repeats = raw.repeats.is_some_and(|trials| trials > 0);
@@ -44,8 +45,8 @@ pub fn go(records: &[Record]) -> String {
     out
 }
 
-/// By benchmark and measure, a value in nanoseconds or instructions per operation, with the ends of its 95 % interval; of
-/// counts, with the smallest and the largest of a load.
+/// JSON of Bencher: for each benchmark and measure the nanoseconds or instructions per operation, with the ends of the 95 %
+/// interval; of counts, with the smallest and the largest of a load.
 pub fn bencher(records: &[Record]) -> Result<String> {
     #[derive(Serialize)]
     struct Metric {
@@ -61,7 +62,7 @@ pub fn bencher(records: &[Record]) -> Result<String> {
             Unit::NanosPerOp => "ns-per-op",
             Unit::InstructionsPerOp => "insn-per-op",
         };
-        for (case, raw) in measured(record) {
+        for (case, raw) in valid_cases(record) {
             let [lower_value, upper_value] = ends(raw);
             let metric = Metric {
                 value: raw.value,
@@ -88,22 +89,21 @@ pub fn github(records: &[Record]) -> Result<String> {
     }
     let mut entries = Vec::new();
     for record in records {
-        for (case, raw) in measured(record) {
+        for (case, raw) in valid_cases(record) {
             let half_width = raw.ci95.map(|[low, high]| (high - low) / 2.0);
             entries.push(Entry {
                 name: name(record, case),
                 unit: record.unit.to_string(),
                 value: raw.value,
                 range: half_width.map(|half_width| format!("± {half_width:.3}")),
-                extra: bpfcost_text::line(&case.about),
+                extra: line(&case.about),
             });
         }
     }
     Ok(serde_json::to_string_pretty(&entries)? + "\n")
 }
 
-/// The cases with a cost.
-fn measured(record: &Record) -> impl Iterator<Item = (&CaseRecord, &Raw)> {
+fn valid_cases(record: &Record) -> impl Iterator<Item = (&CaseRecord, &Raw)> {
     let cases = record.cases.iter();
     let cases = cases.filter(|case| case.role == Role::Case && case.status == Status::Ok);
     cases.filter_map(|case| Some((case, case.raw.as_ref()?)))
@@ -117,9 +117,9 @@ fn ends(raw: &Raw) -> [Option<f64>; 2] {
     [low, high]
 }
 
-/// What a case is called among those of all experiments and targets.
+/// Name of a case, unique among all experiments and targets.
 fn name(record: &Record, case: &CaseRecord) -> String {
-    bpfcost_text::line(&format!(
+    line(&format!(
         "{}/{} on {}",
         record.experiment, case.name, record.target
     ))
@@ -127,10 +127,7 @@ fn name(record: &Record, case: &CaseRecord) -> String {
 
 /// Without spaces, which separate fields.
 fn word(name: &str) -> String {
-    bpfcost_text::line(name)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join("_")
+    line(name).split_whitespace().collect::<Vec<_>>().join("_")
 }
 
 fn capitalized(word: &str) -> String {

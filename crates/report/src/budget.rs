@@ -1,22 +1,18 @@
 //! The answer of a run to its budget, as the first words of its sentence. The exit code is made from the same answer.
 
-use crate::words;
 use bpfcost_record::{BudgetAnswer, BudgetVerdict, ComparisonRecord, Record};
 use bpfcost_text::number;
 
-/// How many of a run's things, probes or comparisons, the budget judged.
+/// Numbers of probes or comparisons that the budget judged.
 pub(crate) struct Judged<'a> {
-    /// The name of one of them.
     pub(crate) what: &'a str,
-    /// Of them, those that are over it.
     pub(crate) over: usize,
-    /// All of them.
     pub(crate) all: usize,
 }
 
 /// `Over the budget of 5 %: `; `None` where the run has no budget. The number that follows has a 95 % interval, so the end
 /// of the 90 % one stands [elsewhere](end).
-pub(crate) fn lead(record: &Record, judged: &Judged<'_>) -> Option<String> {
+pub(crate) fn sentence_start(record: &Record, judged: &Judged<'_>) -> Option<String> {
     let budget = number::round_percent(record.asked.budget?);
     let budget = format!("the budget of {budget}");
     Some(match record.budget_answer()? {
@@ -33,8 +29,7 @@ pub(crate) fn lead(record: &Record, judged: &Judged<'_>) -> Option<String> {
     })
 }
 
-/// `90 % interval: at least 8.2 %`: the end of the interval that decides, of the comparison with the run's answer for which
-/// it lies furthest up.
+/// The deciding end of the interval ([`interval_end`]) of the comparison that gives the run its answer and lies furthest up.
 pub(crate) fn end(record: &Record) -> Option<String> {
     let wanted = match record.budget_answer()? {
         BudgetAnswer::Within => BudgetVerdict::Within,
@@ -45,7 +40,7 @@ pub(crate) fn end(record: &Record) -> Option<String> {
     let judged = record.judged_by_budget();
     let judged = judged.filter_map(|(one, verdict)| (verdict == wanted).then_some(one));
     let furthest = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)))?;
-    words::budget_end(furthest, record.asked.budget)
+    interval_end(furthest, record.asked.budget)
 }
 
 /// The higher end of the intervals on which the budget is judged.
@@ -56,4 +51,30 @@ fn decisive(comparison: &ComparisonRecord) -> f64 {
     comparison
         .totals
         .map_or(typical, |totals| typical.max(totals.ci90[1]))
+}
+
+/// The words before `the budget`.
+pub(crate) fn word(budget: BudgetVerdict) -> &'static str {
+    match budget {
+        BudgetVerdict::Within => "within",
+        BudgetVerdict::Over => "over",
+        BudgetVerdict::CantTell => "can't tell if within",
+    }
+}
+
+/// `90 % interval: at most 4.6 %`: the end of the interval on which the budget was judged; `None` where it is not
+/// recorded. The claim holds of typical windows and of the total.
+pub(crate) fn interval_end(comparison: &ComparisonRecord, budget: Option<f64>) -> Option<String> {
+    let (verdict, typical) = (comparison.budget?, comparison.relative_ci90?);
+    let total = comparison.totals.map_or(typical, |totals| totals.ci90);
+    let (least, most) = (typical[0].max(total[0]), typical[1].max(total[1]));
+    let (words, end) = match verdict {
+        BudgetVerdict::Within => ("at most", most),
+        BudgetVerdict::Over => ("at least", least),
+        BudgetVerdict::CantTell => ("up to", most),
+    };
+    let near = budget.is_some_and(|budget| (end - budget).abs() < 0.000_95);
+    let end = number::fixed(end * 100.0, if near { 2 } else { 1 });
+    let hold = number::HOLD;
+    Some(format!("90{hold}% interval: {words} {end}{hold}%"))
 }

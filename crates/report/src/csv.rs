@@ -9,6 +9,7 @@ use bpfcost_record::{
     BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
     VerdictRecord,
 };
+use bpfcost_text::line;
 
 /// A column of a line: its name, and what stands there.
 pub type CsvField = (String, String);
@@ -16,19 +17,15 @@ pub type CsvField = (String, String);
 /// Further columns of a record's cases.
 pub type CsvColumns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<CsvField> + 'a>;
 
-/// A column of [`comparisons`].
 type PairColumn = (&'static str, fn(&Record, &ComparisonRecord) -> String);
 
-/// The columns of every comparison.
 const COMPARISONS: [PairColumn; 24] = [
-    ("experiment", |record, _| {
-        bpfcost_text::line(&record.experiment)
-    }),
-    ("target", |record, _| bpfcost_text::line(&record.target)),
-    ("started", |record, _| bpfcost_text::line(&record.started)),
+    ("experiment", |record, _| line(&record.experiment)),
+    ("target", |record, _| line(&record.target)),
+    ("started", |record, _| line(&record.started)),
     ("unit", |record, _| record.unit.to_string()),
-    ("case", |_, pair| bpfcost_text::line(&pair.case)),
-    ("baseline", |_, pair| bpfcost_text::line(&pair.baseline)),
+    ("case", |_, pair| line(&pair.case)),
+    ("baseline", |_, pair| line(&pair.baseline)),
     ("difference", |_, pair| plain(Some(pair.difference))),
     ("ci95_low", |_, pair| low(pair.ci95)),
     ("ci95_high", |_, pair| high(pair.ci95)),
@@ -47,7 +44,7 @@ const COMPARISONS: [PairColumn; 24] = [
         high(pair.totals.map(|totals| totals.ci95))
     }),
     ("total_apart", |_, pair| {
-        shown(pair.totals.map(|totals| totals.apart))
+        text_or_empty(pair.totals.map(|totals| totals.apart))
     }),
     ("p", |_, pair| plain(Some(pair.p))),
     ("verdict", |_, pair| match pair.verdict {
@@ -79,7 +76,7 @@ pub fn render<'a>(
     for record in records {
         let (curves, extras) = (Curves::from_record(record), extra_columns(record));
         for case in &record.cases {
-            let mut columns = measured(case, record);
+            let mut columns = case_columns(case, record);
             columns.extend(rates(case, record, load));
             columns.extend(
                 curves
@@ -115,11 +112,10 @@ pub fn render<'a>(
     finish(writer)
 }
 
-fn named(name: &str, cell: impl Into<String>) -> CsvField {
+fn field(name: &str, cell: impl Into<String>) -> CsvField {
     (name.to_owned(), cell.into())
 }
 
-/// The ends of an interval.
 fn interval(name: &str, ends: Option<[f64; 2]>) -> [CsvField; 2] {
     [
         (format!("{name}_low"), low(ends)),
@@ -127,11 +123,10 @@ fn interval(name: &str, ends: Option<[f64; 2]>) -> [CsvField; 2] {
     ]
 }
 
-/// The columns of every case.
-fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
+fn case_columns(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
     let net = raw.and(case.net.as_ref());
-    let field = |value: fn(&Raw) -> f64| plain(raw.map(value));
+    let of_raw = |value: fn(&Raw) -> f64| plain(raw.map(value));
     let role = match case.role {
         Role::Case => "case",
         Role::Floor => "floor",
@@ -142,41 +137,47 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         Status::Unsupported => "unsupported",
     };
     let mut columns = vec![
-        named("experiment", bpfcost_text::line(&record.experiment)),
-        named("target", bpfcost_text::line(&record.target)),
-        named("kernel", bpfcost_text::line(&record.machine.kernel)),
-        named("started", bpfcost_text::line(&record.started)),
-        named("unit", record.unit.to_string()),
-        named("case", bpfcost_text::line(&case.name)),
-        named("group", bpfcost_text::line(&case.group)),
-        named("role", role),
-        named("status", status),
-        named("epochs", shown(raw.map(|raw| raw.epochs))),
-        named("trials", shown(raw.map(|raw| raw.trials))),
-        named("value", field(|raw| raw.value)),
+        field("experiment", line(&record.experiment)),
+        field("target", line(&record.target)),
+        field("kernel", line(&record.machine.kernel)),
+        field("started", line(&record.started)),
+        field("unit", record.unit.to_string()),
+        field("case", line(&case.name)),
+        field("group", line(&case.group)),
+        field("role", role),
+        field("status", status),
+        field("epochs", text_or_empty(raw.map(|raw| raw.epochs))),
+        field("trials", text_or_empty(raw.map(|raw| raw.trials))),
+        field("value", of_raw(|raw| raw.value)),
     ];
     columns.extend(interval("ci95", raw.and_then(|raw| raw.ci95)));
     columns.extend(interval("loads", raw.and_then(|raw| raw.loads)));
-    columns.push(named("repeats", shown(raw.and_then(|raw| raw.repeats))));
+    columns.push(field(
+        "repeats",
+        text_or_empty(raw.and_then(|raw| raw.repeats)),
+    ));
     columns.extend(interval("net", net.map(|net| net.bracket)));
-    columns.push(named("net_value", plain(net.and_then(|net| net.value))));
+    columns.push(field("net_value", plain(net.and_then(|net| net.value))));
     columns.extend(interval("net_ci95", net.and_then(|net| net.ci95)));
     columns.extend([
-        named("distinguishable", shown(net.map(|net| net.distinguishable))),
-        named("min", field(|raw| raw.min)),
-        named("p50", field(|raw| raw.p50)),
-        named("p90", field(|raw| raw.p90)),
-        named("p99", field(|raw| raw.p99)),
-        named("max", field(|raw| raw.max)),
-        named("stddev", field(|raw| raw.stddev)),
-        named("cv", field(|raw| raw.cv)),
-        named("outliers", shown(raw.map(|raw| raw.outliers))),
-        named("problem", bpfcost_text::line(&problem(case))),
+        field(
+            "distinguishable",
+            text_or_empty(net.map(|net| net.distinguishable)),
+        ),
+        field("min", of_raw(|raw| raw.min)),
+        field("p50", of_raw(|raw| raw.p50)),
+        field("p90", of_raw(|raw| raw.p90)),
+        field("p99", of_raw(|raw| raw.p99)),
+        field("max", of_raw(|raw| raw.max)),
+        field("stddev", of_raw(|raw| raw.stddev)),
+        field("cv", of_raw(|raw| raw.cv)),
+        field("outliers", text_or_empty(raw.map(|raw| raw.outliers))),
+        field("problem", line(&problem(case))),
     ]);
     let known = case.undisturbed.as_ref().filter(|_| raw.is_some());
     columns.extend([
-        named("undisturbed_share", plain(known.map(|known| known.share))),
-        named("as_found", plain(known.map(|known| known.as_found))),
+        field("undisturbed_share", plain(known.map(|known| known.share))),
+        field("as_found", plain(known.map(|known| known.as_found))),
     ]);
     columns.extend(interval(
         "as_found_ci95",
@@ -185,7 +186,7 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     columns
 }
 
-/// What a case costs at the rate that was asked, or how many events a share pays for.
+/// Share of a core at the rate that was asked for, and the rate that a share of a core pays for.
 fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
     if load == EventLoad::default() || !record.layout.compares_nets() {
         return Vec::new();
@@ -195,40 +196,40 @@ fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
         .budget
         .and_then(|budget| rate::most(case, record, budget));
     let mut columns = vec![
-        named("rate_per_s", plain(load.rate)),
-        named("core_share", plain(share.map(|share| share.value))),
+        field("rate_per_s", plain(load.rate)),
+        field("core_share", plain(share.map(|share| share.value))),
     ];
     columns.extend(interval(
         "core_share_ci95",
         share.and_then(|share| share.ci95),
     ));
-    columns.push(named("budget_share", plain(load.budget)));
-    columns.push(named("budget_per_s", plain(most)));
+    columns.push(field("budget_share", plain(load.budget)));
+    columns.push(field("budget_per_s", plain(most)));
     columns
 }
 
-/// Where a case stands on a curve; `None` where it is on none.
+/// Position of a case on a curve; `None` if it is on none.
 fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
     let mut points = curves.points();
     let entry = points.find(|(_, _, point)| std::ptr::eq(point.case, case));
     let (group, curve, point) = entry?;
     let knee = curve.knee.map(|knee| knee == point.threads);
     let mut columns = vec![
-        named("curve", bpfcost_text::line(curve.series)),
-        named("circumstances", bpfcost_text::line(&group.apart)),
-        named("at", point.threads.to_string()),
+        field("curve", line(curve.series)),
+        field("circumstances", line(&group.apart)),
+        field("at", point.threads.to_string()),
     ];
     columns.extend(with_ends("rate", "rate", point.rate));
     columns.extend(with_ends("speed_up", "speed_up", point.speed_up));
-    columns.push(named("efficiency", plain(point.efficiency)));
-    columns.push(named("knee", shown(knee)));
+    columns.push(field("efficiency", plain(point.efficiency)));
+    columns.push(field("knee", text_or_empty(knee)));
     Some(columns)
 }
 
 /// The further values of a case's trials, where its layout shows them.
 fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let names = case.secondary.keys();
-    let names = names.map(|name| (bpfcost_text::line(name), case.secondary_part(name)));
+    let names = names.map(|name| (line(name), case.secondary_part(name)));
     if record.layout.scaling().is_some() {
         return names.map(|(name, part)| (name, value(part))).collect();
     }
@@ -236,15 +237,15 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         return Vec::new();
     }
     let variant = case.factors.get(VARIANT);
-    let variant = variant.map_or_else(String::new, |name| bpfcost_text::line(name));
+    let variant = variant.map_or_else(String::new, |name| line(name));
     let values = names.flat_map(|(name, part)| with_ends(&name, &name, part));
-    std::iter::once(named(VARIANT, variant))
+    std::iter::once(field(VARIANT, variant))
         .chain(total(case, record))
         .chain(values)
         .collect()
 }
 
-/// What the windows of a workload's case took in all, and how that compares with no probe.
+/// Total of a workload's case over all windows, and its difference from no probe.
 fn total(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let off = |baseline: &str| {
         let case = record.case(baseline);
@@ -253,7 +254,7 @@ fn total(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let mut comparisons = record.comparisons.iter();
     let against_off = comparisons.find(|one| one.case == case.name && off(&one.baseline));
     let totals = against_off.and_then(|one| one.totals);
-    let mut columns = vec![named("total", plain(case.total()))];
+    let mut columns = vec![field("total", plain(case.total()))];
     columns.extend(with_ends(
         "total_relative",
         "total_relative",
@@ -271,7 +272,7 @@ pub fn with_ends(name: &str, ends_name: &str, part: Option<CostEstimate>) -> [Cs
         &format!("{ends_name}_ci95"),
         part.and_then(|part| part.ci95),
     );
-    [named(name, value(part)), low, high]
+    [field(name, value(part)), low, high]
 }
 
 /// Every comparison of every record.
@@ -286,7 +287,7 @@ pub fn comparisons(records: &[Record]) -> Result<String> {
     finish(writer)
 }
 
-/// Why a case has no number.
+/// Reason that a case has no number.
 fn problem(case: &CaseRecord) -> String {
     match case.status {
         Status::Ok => String::new(),
@@ -300,10 +301,10 @@ fn problem(case: &CaseRecord) -> String {
 
 /// The shortest text that reads back as the same number; empty without one.
 pub fn plain(value: Option<f64>) -> String {
-    shown(value.filter(|value| value.is_finite()))
+    text_or_empty(value.filter(|value| value.is_finite()))
 }
 
-fn shown(value: Option<impl ToString>) -> String {
+fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 

@@ -10,7 +10,7 @@ const BAR: usize = 40;
 const BINS: f64 = 16.0;
 
 /// The value at `share` of sorted `values`, between neighbours where it falls between.
-pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
     let low = sorted.get(place.floor() as usize)?;
@@ -19,7 +19,7 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Finite values of all epochs, sorted.
-pub fn sorted(samples: &[Vec<f64>]) -> Vec<f64> {
+pub(crate) fn sorted(samples: &[Vec<f64>]) -> Vec<f64> {
     let values = samples.iter().flatten().copied();
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
@@ -27,7 +27,7 @@ pub fn sorted(samples: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// The bins of `sorted` values, bars to scale; `None` where there are none.
-pub fn table(sorted: &[f64]) -> Option<Table> {
+pub(crate) fn table(sorted: &[f64]) -> Option<Table> {
     let (low, high) = (percentile(sorted, 0.01)?, percentile(sorted, 0.99)?);
     // Never so small that edges fall together.
     let least = (low.abs().max(high.abs()) * 1e-9).max(1e-9);
@@ -53,11 +53,11 @@ pub fn table(sorted: &[f64]) -> Option<Table> {
     let bar = |bin: &(String, usize)| Cell::words("█".repeat((bin.1 * BAR).div_ceil(most)));
     let columns = vec![
         Head::number(format!("bins of {}", number::fixed(step, decimals)))
-            .of(|bin: &(String, usize)| Cell::words(&bin.0)),
-        Head::number("").of(|bin: &(String, usize)| Cell::words(bin.1.to_string())),
-        Head::words("").of(bar),
+            .cells(|bin: &(String, usize)| Cell::words(&bin.0)),
+        Head::number("").cells(|bin: &(String, usize)| Cell::words(bin.1.to_string())),
+        Head::words("").cells(bar),
     ];
-    Some(Table::of(columns, &bins))
+    Some(Table::new(columns, &bins))
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ pub fn render(across: &[View], records: &[View]) -> Result<String> {
         ([one], _) => one.title.clone(),
         _ => format!("{} runs", records.len()),
     };
-    let views: Vec<Value> = shown("matrix", across)
-        .chain(shown("run", records))
+    let views: Vec<Value> = template_views("matrix", across)
+        .chain(template_views("run", records))
         .collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -77,13 +77,13 @@ pub fn render(across: &[View], records: &[View]) -> Result<String> {
     page.context("the report could not be rendered")
 }
 
-/// What a content security policy knows an inline text by.
+/// Hash of an inline text for the content security policy.
 fn hash(text: &str) -> String {
     BASE64_STANDARD.encode(Sha256::digest(text))
 }
 
 /// Views as the template takes them, numbered.
-fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
+fn template_views<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
     let section = |section: &Section| match section {
         Section::Table(table) => {
             context! { table => Value::from(Serde(html_table(table))) }
@@ -121,7 +121,7 @@ fn html_table(table: &Table) -> HtmlTable<'_> {
         columns.insert(1, PageColumn { name, number });
     }
     let mut rows = Vec::with_capacity(table.rows.len());
-    for (name, group) in table.grouped() {
+    for (name, group) in table.row_groups() {
         for row in group {
             let cells = places.iter().filter_map(|at| {
                 let number = table.head[*at].number;

@@ -71,7 +71,7 @@ impl Table {
             .copied()
             .filter(|at| !self.head[*at].joined)
             .collect();
-        for (name, rows) in self.grouped() {
+        for (name, rows) in self.row_groups() {
             let heads = own.iter().map(|at| match (at, name) {
                 (0, name) if !name.is_empty() => escape(name),
                 (at, _) => escape(&self.head[*at].line()),

@@ -2,15 +2,16 @@
 //! for (`--budget`). Computed from net costs when a record is shown.
 
 use crate::{
+    case_table::CellRow,
     style::Style,
     table::{self, Cell, Head, Table},
     target,
-    view::grid::{GridRow, GridTable},
+    view::grid::GridTable,
 };
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, CostEstimate, Record, Status};
 use bpfcost_text::{
-    self,
+    line,
     number::{self, HOLD, MISSING},
 };
 
@@ -26,7 +27,7 @@ pub struct EventLoad {
     pub budget: Option<f64>,
 }
 
-/// What a case costs without its events, in nanoseconds; `None` where it has no such number.
+/// Net cost of a case in nanoseconds; `None` where there is no such number.
 fn cost(case: &CaseRecord, record: &Record) -> Option<CostEstimate> {
     let net = case.net.as_ref()?;
     let has_cost =
@@ -38,7 +39,7 @@ fn cost(case: &CaseRecord, record: &Record) -> Option<CostEstimate> {
     })
 }
 
-/// What a case costs of a core at `rate` operations a second; 1 is a whole core.
+/// Cost of a case as a share of a core at `rate` operations a second; 1 is a whole core.
 pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<CostEstimate> {
     let of_core = |ns: f64| rate * ns / CORE_NS;
     let cost = cost(case, record)?;
@@ -107,25 +108,21 @@ fn table(
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Table {
-    let name = Head::words(bpfcost_text::line(&grid_table.grid.rows));
-    let mut columns = vec![name.of(|row: &GridRow<'_>| Cell::words(&row.name))];
-    let answer = |place: usize, row: &GridRow<'_>| row.cells[place].case.and_then(&cell);
-    let answer = &answer;
-    columns.extend(
-        grid_table
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(place, column)| {
-                let cell = move |row: &GridRow<'_>| answer(place, row).unwrap_or_default();
-                Head::number(column.clone()).of(cell)
-            }),
-    );
-    let costs = |row: &&GridRow<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
+    let name = Head::words(line(&grid_table.grid.rows));
+    let mut columns = vec![name.cells(|row: &CellRow<'_>| Cell::words(&row.name))];
+    let cell = &cell;
+    let heads = grid_table.table.heads.iter().enumerate();
+    columns.extend(heads.map(|(at, head)| {
+        Head::number(&head.label).cells(move |row: &CellRow<'_>| {
+            let case = row.cells[at].case.as_deref();
+            case.and_then(cell).unwrap_or_default()
+        })
+    }));
+    let costs = |row: &&CellRow<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
     Table {
         title: format!("{title}, {}", target::label(grid_table.record)),
         captions: vec![caption.to_owned()],
-        ..Table::of(columns, grid_table.rows.iter().filter(costs))
+        ..Table::new(columns, grid_table.rows().iter().filter(costs))
     }
 }
 

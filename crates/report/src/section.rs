@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{style::Tone, table::Table};
 
-/// Where a view is shown, and so how much of it.
+/// Medium of a view, which decides how much of it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
     /// A terminal.
@@ -20,17 +20,17 @@ pub enum Detail {
 /// The view of a record, or of several together.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// What was measured where.
+    /// Experiment and target.
     pub title: String,
-    /// When; empty where that is not one time.
+    /// Start of the run; empty for several runs.
     pub started: String,
     /// The result in a sentence.
     pub summary: String,
-    /// What the summary says beyond its words.
+    /// Tone of the summary.
     pub tone: Tone,
-    /// What follows it.
+    /// Parts below the summary.
     pub sections: Vec<Section>,
-    /// Where the numbers come from; empty where the sections say so.
+    /// Origin of the numbers; empty where the sections have it.
     pub origin: String,
 }
 
@@ -39,15 +39,15 @@ pub struct View {
 pub enum Section {
     /// A table.
     Table(Table),
-    /// Figures; a page alone has them.
+    /// Figures; for pages alone.
     Figures(Figures),
     /// Paragraphs.
     Prose(Prose),
-    /// Why something has no result.
+    /// Reason that a case has no result.
     Problem(ProblemText),
-    /// What disturbed the run.
+    /// Disturbances of the run.
     Warnings(Warnings),
-    /// Names with what stands beside them; a page alone has them.
+    /// Names with values; for pages alone.
     Facts(Facts),
 }
 
@@ -56,7 +56,7 @@ pub enum Section {
 pub struct Warnings {
     /// One line each.
     pub lines: Vec<String>,
-    /// How many warnings and captions are left out.
+    /// Number of warnings and captions that are left out.
     pub more: usize,
 }
 
@@ -85,23 +85,28 @@ pub fn shorten(sections: &mut Vec<Section>) {
 /// Figures under a title.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
-    /// What they show.
+    /// Title of them all.
     pub title: String,
-    /// What their colours and marks mean, as HTML.
+    /// Legend of colours and marks, as HTML.
     pub key: String,
-    /// How to read them.
+    /// Caption, which says how to read them.
     pub caption: String,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// How they stand.
+    /// Arrangement.
     pub order: Order,
-    /// What is to know below them.
+    /// Notes below them.
     pub below: Vec<String>,
 }
 
 impl Figures {
-    /// Figures under a title, below each other; nothing without any.
-    pub fn of(title: &str, key: String, caption: String, figures: Vec<Figure>) -> Option<Self> {
+    /// Returns figures under a title, below each other; `None` without figures.
+    pub(crate) fn titled(
+        title: &str,
+        key: String,
+        caption: String,
+        figures: Vec<Figure>,
+    ) -> Option<Self> {
         (!figures.is_empty()).then(|| Figures {
             title: title.to_owned(),
             key,
@@ -122,7 +127,7 @@ impl From<String> for Figure {
     }
 }
 
-/// How figures stand.
+/// Arrangement of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -138,7 +143,7 @@ pub enum Order {
 /// A figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
-    /// Its title; empty where that of all of them says it.
+    /// Title; empty where that of all of them is enough.
     pub title: String,
     /// The figure, as HTML.
     pub markup: String,
@@ -147,40 +152,40 @@ pub struct Figure {
 /// Paragraphs under a title.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Prose {
-    /// Their title; may be empty.
+    /// Title; may be empty.
     pub title: String,
     /// The paragraphs.
     pub paragraphs: Vec<String>,
-    /// Whether they stand out.
+    /// Tone; [`Tone::Open`] stands out.
     pub tone: Tone,
 }
 
-/// Why something has no result.
+/// Failed check of a case, which has no result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProblemText {
-    /// What was expected, and what was seen.
+    /// Expected and seen.
     pub problem: String,
     /// The detail as it was recorded, by lines; columns stay columns.
     pub details: Vec<String>,
 }
 
-/// Names with what stands beside them.
+/// A list of names with values.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
-    /// Their title; those without one are figures to weigh everything else by.
+    /// Title; empty for the key figures of a run.
     pub title: String,
     /// The facts.
     pub facts: Vec<Fact>,
 }
 
-/// A name and what stands beside it.
+/// A name with a value.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Fact {
     /// The name.
     pub name: String,
-    /// What stands beside it.
+    /// The value.
     pub value: String,
-    /// What it says beyond its words.
+    /// Tone of the value.
     pub tone: Tone,
 }
 
@@ -195,7 +200,7 @@ impl Fact {
     }
 }
 
-/// Blocks as sections.
+/// Tables as sections.
 pub fn table_sections(tables: impl IntoIterator<Item = Table>) -> Vec<Section> {
     tables.into_iter().map(Section::Table).collect()
 }

@@ -2,12 +2,13 @@
 
 use std::io::IsTerminal;
 
+use bpfcost_text::printable;
 use comfy_table::{Color, Table};
 
-/// How text for a terminal is made.
+/// Colour and width of text for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether escape sequences for colour and weight are written.
+    /// True to write escape sequences for colour and weight.
     pub colour: bool,
     /// Columns that a line of words may take.
     pub width: usize,
@@ -35,7 +36,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// For a terminal of that width.
+    /// Returns the style for a terminal of that width.
     pub fn for_width(colour: bool, width: usize) -> Self {
         Style {
             colour,
@@ -44,7 +45,7 @@ impl Style {
         }
     }
 
-    /// What fits standard output: colour on a terminal alone, and not with `NO_COLOR`; tables as wide as they are
+    /// Returns the style for standard output: colour only on a terminal and without `NO_COLOR`; tables of any width
     /// elsewhere.
     pub fn for_stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
@@ -61,22 +62,18 @@ impl Style {
         }
     }
 
-    /// Headings.
     pub(crate) fn bold(self, text: &str) -> String {
         self.wrapped(text, "1")
     }
 
-    /// What matters less.
     pub(crate) fn dim(self, text: &str) -> String {
         self.wrapped(text, "2")
     }
 
-    /// What went wrong.
     pub(crate) fn alarm(self, text: &str) -> String {
         self.wrapped(text, "1;31")
     }
 
-    /// What asks for attention.
     pub(crate) fn caution(self, text: &str) -> String {
         self.wrapped(text, "33")
     }
@@ -114,7 +111,7 @@ const SEQUENCES: [&str; 16] = [
 /// `text` as standard output may have it: no sequence but those of our own style drives a terminal.
 pub fn cleaned(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
-    let mut out = bpfcost_text::printable(parts.next().unwrap_or_default());
+    let mut out = printable(parts.next().unwrap_or_default());
     for part in parts {
         let own = (SEQUENCES.iter())
             .filter_map(|sequence| sequence.strip_prefix('\u{1b}'))
@@ -123,22 +120,22 @@ pub fn cleaned(text: &str) -> String {
             Some(own) => {
                 out.push('\u{1b}');
                 out.push_str(own);
-                out.push_str(&bpfcost_text::printable(&part[own.len()..]));
+                out.push_str(&printable(&part[own.len()..]));
             }
             None => {
                 out.push('\u{FFFD}');
-                out.push_str(&bpfcost_text::printable(part));
+                out.push_str(&printable(part));
             }
         }
     }
     out
 }
 
-/// What a line or a cell says, beyond its words.
+/// Meaning of a line or a cell, shown as a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tone {
-    /// Nothing beyond them.
+    /// No colour.
     #[default]
     Plain,
     /// Costs more.
@@ -147,14 +144,13 @@ pub enum Tone {
     Less,
     /// The same, or of less weight.
     Quiet,
-    /// Not known well enough.
+    /// Unresolved, or noted.
     Open,
     /// Has no result.
     Alarm,
 }
 
 impl Tone {
-    /// The terminal's colour for it.
     pub(crate) fn colour(self) -> Option<Color> {
         match self {
             Tone::Plain => None,

@@ -2,22 +2,21 @@
 
 use crate::{
     budget::{self, Judged},
-    target,
+    cost, target,
     view::ViewLayout,
-    words,
 };
 use bpfcost_measure::{Stop, Warning};
 use bpfcost_model::{ABORTED, ENDED, Role};
 use bpfcost_record::{BudgetVerdict, CaseRecord, Reading, Record, Status, VerdictRecord};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// The record in one sentence.
+/// Returns the record in one sentence.
 pub fn sentence(record: &Record) -> String {
-    of(record, &ViewLayout::of(record))
+    of_layout(record, &ViewLayout::new(record))
 }
 
-/// The same, of its layout.
-pub(crate) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
+/// Returns the record in one sentence, given its layout.
+pub(crate) fn of_layout(record: &Record, layout: &ViewLayout<'_>) -> String {
     let mut parts = match layout.sentence() {
         Some(sentence) => vec![sentence],
         None => std::iter::once(budget(record) + &costs(record))
@@ -27,9 +26,9 @@ pub(crate) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     parts.extend(failures(record));
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
-        Stop::Aborted => match (reason(record), measured(record).next()) {
+        Stop::Aborted => match (reason(record), valid_cases(record).next()) {
             (Some(reason), Some(_)) => {
-                format!("{} Before that: ", bpfcost_text::line(&reason.text))
+                format!("{} Before that: ", line(&reason.text))
             }
             (Some(reason), None) => {
                 let trials = record.cases.iter().flat_map(|case| &case.samples);
@@ -38,7 +37,7 @@ pub(crate) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
                 } else {
                     "Nothing was measured before that."
                 };
-                return format!("{} {before}", bpfcost_text::line(&reason.text));
+                return format!("{} {before}", line(&reason.text));
             }
             (None, _) => String::new(),
         },
@@ -47,7 +46,7 @@ pub(crate) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     format!("{start}{}.", parts.join("; "))
 }
 
-/// Why no further trial could follow, where that is so.
+/// The warning that says why an aborted run could not go on.
 pub(crate) fn reason(record: &Record) -> Option<&Warning> {
     let aborted = record.stop == Stop::Aborted;
     let mut warnings = record.warnings.iter();
@@ -55,16 +54,16 @@ pub(crate) fn reason(record: &Record) -> Option<&Warning> {
 }
 
 /// Half the width of the typical case's interval, as a share of its value.
-pub fn typical_half_width(record: &Record) -> Option<f64> {
-    let mut widths: Vec<f64> = measured(record)
-        .filter_map(|(_, case)| words::half_width(case.raw.as_ref()?))
+pub(crate) fn typical_half_width(record: &Record) -> Option<f64> {
+    let mut widths: Vec<f64> = valid_cases(record)
+        .filter_map(|(_, case)| cost::half_width(case.raw.as_ref()?))
         .collect();
     widths.sort_by(f64::total_cmp);
     widths.get(widths.len() / 2).copied()
 }
 
 /// The valid cases that are no floors, with their values.
-pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
+pub(crate) fn valid_cases(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
     record
         .cases
         .iter()
@@ -73,7 +72,7 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
         .filter(|(value, _)| value.is_finite())
 }
 
-/// What the budget says of all comparisons; empty without one.
+/// The answer to the budget over all comparisons; empty without a budget.
 fn budget(record: &Record) -> String {
     let judged = || record.judged_by_budget().map(|(_, verdict)| verdict);
     let judged = Judged {
@@ -83,21 +82,19 @@ fn budget(record: &Record) -> String {
             .count(),
         all: judged().count(),
     };
-    budget::lead(record, &judged).unwrap_or_default()
+    budget::sentence_start(record, &judged).unwrap_or_default()
 }
 
 fn costs(record: &Record) -> String {
-    let (experiment, target) = (
-        bpfcost_text::line(&record.experiment),
-        target::label(record),
-    );
+    let (experiment, target) = (line(&record.experiment), target::label(record));
     // One reading of all, or they could not be compared.
-    let found = measured(record).any(|(_, case)| case.reading() == Reading::AsFound);
-    let reading = match found {
-        true => Reading::AsFound,
-        false => Reading::Undisturbed,
+    let found = valid_cases(record).any(|(_, case)| case.reading() == Reading::AsFound);
+    let reading = if found {
+        Reading::AsFound
+    } else {
+        Reading::Undisturbed
     };
-    let mut all: Vec<(f64, &CaseRecord)> = measured(record)
+    let mut all: Vec<(f64, &CaseRecord)> = valid_cases(record)
         .filter_map(|(_, case)| Some((case.level(reading)?, case)))
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -106,13 +103,9 @@ fn costs(record: &Record) -> String {
             .in_reading(reading)
             .raw
             .and_then(|raw| raw.ci95);
-        let decimals = words::decimals(*value, ci95, record.unit).min(1);
+        let decimals = cost::decimals(*value, ci95, record.unit).min(1);
         let value = number::fixed(*value, decimals);
-        format!(
-            "{value} {} ({})",
-            record.unit,
-            bpfcost_text::line(&case.name)
-        )
+        format!("{value} {} ({})", record.unit, line(&case.name))
     };
     let same = same_in_every_load(record);
     let width = typical_half_width(record).map(number::percent);
@@ -142,10 +135,10 @@ fn costs(record: &Record) -> String {
     }
 }
 
-/// Cases whose count is the same in every load; loads are several.
-pub fn same_in_every_load(record: &Record) -> usize {
-    measured(record)
-        .filter(|(_, case)| words::same_in_loads(case))
+/// Number of cases whose count is the same in all of several loads.
+pub(crate) fn same_in_every_load(record: &Record) -> usize {
+    valid_cases(record)
+        .filter(|(_, case)| cost::same_in_loads(case))
         .count()
 }
 
@@ -177,13 +170,17 @@ fn comparisons(record: &Record) -> Option<String> {
 }
 
 fn failures(record: &Record) -> Option<String> {
-    let count = |status| {
-        let cases = record.cases.iter();
-        cases.filter(|case| case.status == status).count()
-    };
     let parts = number::counts(&[
-        (count(Status::Invalid), "cases are INVALID"),
-        (count(Status::Unsupported), "cases can't run on this target"),
+        (count(record, Status::Invalid), "cases are INVALID"),
+        (
+            count(record, Status::Unsupported),
+            "cases can't run on this target",
+        ),
     ]);
     (!parts.is_empty()).then(|| number::list(&parts))
+}
+
+pub(crate) fn count(record: &Record, status: Status) -> usize {
+    let cases = record.cases.iter();
+    cases.filter(|case| case.status == status).count()
 }

@@ -8,9 +8,9 @@ use bpfcost_text::number;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it is about; empty where that is plain.
+    /// Title; may be empty.
     pub title: String,
-    /// Headings; the first column is of names, and those that hold numbers are right-aligned.
+    /// Headings; the first column is of names.
     pub head: Vec<Head>,
     /// Rows, as long as the head.
     pub rows: Vec<Vec<Cell>>,
@@ -18,25 +18,25 @@ pub struct Table {
     pub groups: Vec<(usize, String)>,
     /// Findings, most important first.
     pub notes: Vec<Note>,
-    /// How to read it.
+    /// Captions, which say how to read the table.
     pub captions: Vec<String>,
 }
 
 /// The heading of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Its words. A terminal breaks them at `\n`.
+    /// Words. A terminal breaks them at `\n`.
     pub text: String,
-    /// Whether numbers are below it.
+    /// True for a column of numbers, which are right-aligned.
     pub number: bool,
-    /// Whether it belongs to the column before it: they are never parted, Markdown joins their cells, and only a
+    /// True if the column belongs to the one before: they are never parted, Markdown joins their cells, and only a
     /// page, where each can be sorted by, shows this heading.
     pub joined: bool,
-    /// Whether it stays beside the column before it.
-    pub kept: bool,
+    /// True if the column stays beside the one before.
+    pub adjacent: bool,
 }
 
-/// A column: its heading, and what stands below it for each row.
+/// A column: its heading, and the cell of each row.
 pub struct Column<'a, R: ?Sized> {
     head: Head,
     cell: Box<dyn Fn(&R) -> Cell + 'a>,
@@ -48,19 +48,19 @@ impl<R: ?Sized> Column<'_, R> {
         if wanted {
             self
         } else {
-            self.head.of(|_| Cell::default())
+            self.head.cells(|_| Cell::default())
         }
     }
 }
 
-/// A cell: its text, and the number that it is of.
+/// A cell: its text, and its number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// The text.
     pub text: String,
-    /// What it sorts by.
+    /// Number by which a page sorts the column.
     pub key: Option<f64>,
-    /// What it says beyond its words.
+    /// Tone of the text.
     pub tone: Tone,
 }
 
@@ -69,7 +69,7 @@ pub struct Cell {
 pub struct Note {
     /// The words.
     pub text: String,
-    /// How much it matters.
+    /// Importance.
     pub tone: Tone,
 }
 
@@ -109,19 +109,21 @@ impl Head {
     }
 
     /// The same column, which stays beside the one before it.
-    pub fn kept(self) -> Self {
-        Head { kept: true, ..self }
+    pub fn adjacent(self) -> Self {
+        Head {
+            adjacent: true,
+            ..self
+        }
     }
 
-    /// The column below it.
-    pub fn of<'a, R: ?Sized>(self, cell: impl Fn(&R) -> Cell + 'a) -> Column<'a, R> {
+    /// Returns the column, with the cell of each row.
+    pub fn cells<'a, R: ?Sized>(self, cell: impl Fn(&R) -> Cell + 'a) -> Column<'a, R> {
         Column {
             head: self,
             cell: Box::new(cell),
         }
     }
 
-    /// Its words in one line.
     pub(crate) fn line(&self) -> String {
         self.text.replace("-\n", "-").replace('\n', " ")
     }
@@ -144,8 +146,8 @@ impl Cell {
         }
     }
 
-    /// A number where there is one, as `show` has it; else nothing.
-    pub fn of(value: Option<f64>, show: impl FnOnce(f64) -> String) -> Self {
+    /// A number as `show` writes it; an empty cell without one.
+    pub fn number_or_empty(value: Option<f64>, show: impl FnOnce(f64) -> String) -> Self {
         value.map_or_else(Cell::default, |value| Cell::number(show(value), value))
     }
 
@@ -164,8 +166,8 @@ impl Cell {
 }
 
 impl Table {
-    /// A table of rows.
-    pub fn of<'r, R: 'r>(
+    /// Returns a table of rows.
+    pub fn new<'r, R: 'r>(
         columns: Vec<Column<'_, R>>,
         rows: impl IntoIterator<Item = &'r R>,
     ) -> Self {
@@ -205,7 +207,7 @@ impl Table {
     }
 
     /// The rows by heading; without headings all under an empty one.
-    pub(crate) fn grouped(&self) -> Vec<(&str, &[Vec<Cell>])> {
+    pub(crate) fn row_groups(&self) -> Vec<(&str, &[Vec<Cell>])> {
         let mut starts: Vec<(usize, &str)> = Vec::new();
         starts.extend(self.groups.iter().map(|(at, name)| (*at, name.as_str())));
         if starts.first().is_none_or(|first| first.0 > 0) {

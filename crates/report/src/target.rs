@@ -1,23 +1,23 @@
-//! Describes the target of a record: what its numbers mean there, and what they do not mean.
+//! Target of a record: its name, and the meaning of its numbers.
 
 use bpfcost_record::Record;
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// Shown beside the name of a target whose times are an emulator's.
 pub const EMULATED: &str = "emulated";
 
-/// What an emulated machine shows of CPUs that contend for cache lines.
+/// Caption of contended throughput on an emulated machine.
 pub const NO_SPEED: &str = "emulated: shows misses and correctness, not speed; an emulator has no cache-line \
     contention.";
 
-/// Whether the times of a record are an emulator's. Counts are too, and are what they are.
+/// Returns true if a record has times of an emulator. Counts of an emulator are exact.
 pub fn is_emulated(record: &Record) -> bool {
     record.machine.emulates_time() && !record.unit.is_counted()
 }
 
 /// The target, with a mark where its times are not those of hardware.
 pub fn label(record: &Record) -> String {
-    let target = bpfcost_text::line(&record.target);
+    let target = line(&record.target);
     if is_emulated(record) {
         format!("{target} ({EMULATED})")
     } else {
@@ -29,11 +29,11 @@ pub fn label(record: &Record) -> String {
 pub fn kernel(record: &Record) -> String {
     match record.machine.kernel.as_str() {
         "" => String::new(),
-        kernel => format!("Linux{}{}", number::HOLD, bpfcost_text::line(kernel)),
+        kernel => format!("Linux{}{}", number::HOLD, line(kernel)),
     }
 }
 
-/// What the unit leaves out: of counts and of emulated times.
+/// Limits of counts and of emulated times; `None` for times of hardware.
 pub fn unit_caption(record: &Record) -> Option<String> {
     if record.unit.is_counted() {
         return Some(
@@ -53,24 +53,20 @@ pub fn unit_caption(record: &Record) -> Option<String> {
     })
 }
 
-/// What counts hold for; nothing for times.
+/// The emulator, kernel and programs that counts hold for; `None` for times.
 pub fn identity(record: &Record) -> Option<String> {
     if !record.unit.is_counted() {
         return None;
     }
     let machine = &record.machine;
     let name_or_unknown = |text: &Option<String>, what: &str| match text.as_deref() {
-        Some(name) => bpfcost_text::line(name),
+        Some(name) => line(name),
         None => format!("an unknown {what}"),
     };
     let programs = name_or_unknown(&machine.programs, "build");
     let parts = [
         name_or_unknown(&machine.emulator, "emulator"),
-        format!(
-            "{} {}",
-            kernel(record),
-            bpfcost_text::line(&machine.kernel_build)
-        ),
+        format!("{} {}", kernel(record), line(&machine.kernel_build)),
         format!("programs {}", programs.trim_start_matches("programs ")),
         number::plural(machine.mitigations.len(), "mitigation"),
     ];

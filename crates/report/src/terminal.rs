@@ -12,14 +12,14 @@ use crate::{
     table::{self, Table},
 };
 use bpfcost_text::{
-    self,
     number::{self, plural},
+    wrap,
 };
 
 /// The view as a person reads it on a terminal.
 pub fn render(view: &View, style: Style) -> String {
     let mut out = String::new();
-    let summary = bpfcost_text::wrap(&view.summary, style.width, "");
+    let summary = wrap(&view.summary, style.width, "");
     let summary = match view.tone {
         Tone::Alarm => style.alarm(&summary),
         _ => style.bold(&summary),
@@ -61,7 +61,7 @@ pub fn sections(out: &mut String, sections: &[Section], style: Style) {
 pub(crate) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style) {
     for warning in &warnings.lines {
         let words = format!("warning: {warning}");
-        let words = bpfcost_text::wrap(&words, style.width.saturating_sub(2), "");
+        let words = wrap(&words, style.width.saturating_sub(2), "");
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
     }
     if warnings.more > 0 {
@@ -71,13 +71,8 @@ pub(crate) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style)
     }
 }
 
-/// A quiet line below a table.
 pub(crate) fn caption(out: &mut String, words: &str, style: Style) {
-    let _ = writeln!(
-        out,
-        "{}",
-        style.dim(&bpfcost_text::wrap(words, style.width, ""))
-    );
+    let _ = writeln!(out, "{}", style.dim(&wrap(words, style.width, "")));
 }
 
 /// Columns between them are this far apart.
@@ -91,7 +86,7 @@ impl Table {
     /// For a terminal.
     pub fn terminal(&self, out: &mut String, style: Style) {
         if !self.title.is_empty() {
-            let title = bpfcost_text::wrap(&self.title, style.width, "");
+            let title = wrap(&self.title, style.width, "");
             let _ = writeln!(out, "{}", style.bold(&title));
         }
         for (place, columns) in self.beside(style.table_width).iter().enumerate() {
@@ -101,7 +96,7 @@ impl Table {
             out.push_str(&self.grid(columns, style));
         }
         for note in &self.notes {
-            let text = bpfcost_text::wrap(&note.text, style.width, "  ");
+            let text = wrap(&note.text, style.width, "  ");
             let text = match note.tone {
                 Tone::Open | Tone::Alarm => style.caution(&text),
                 _ => text,
@@ -130,7 +125,6 @@ impl Table {
         texts
     }
 
-    /// Some of its columns.
     fn grid(&self, columns: &[usize], style: Style) -> String {
         let mut table = empty(
             &columns.iter().map(|at| &self.head[*at]).collect::<Vec<_>>(),
@@ -140,7 +134,7 @@ impl Table {
             .iter()
             .map(|at| self.texts(*at).into_iter())
             .collect();
-        let groups = self.grouped();
+        let groups = self.row_groups();
         for (place, (name, rows)) in groups.iter().enumerate() {
             if !name.is_empty() {
                 table.add_row(vec![format!("{HEADING}{place}")]);
@@ -183,7 +177,7 @@ impl Table {
         let mut units: Vec<Vec<usize>> = Vec::new();
         for at in self.columns() {
             match units.last_mut() {
-                Some(unit) if self.head[at].joined || self.head[at].kept => unit.push(at),
+                Some(unit) if self.head[at].joined || self.head[at].adjacent => unit.push(at),
                 _ => units.push(vec![at]),
             }
         }
@@ -208,7 +202,7 @@ impl Table {
         parts
     }
 
-    /// What a column takes of a line.
+    /// Width of a column in characters.
     fn width(&self, at: usize) -> usize {
         let head = if self.head[at].joined {
             ""
@@ -221,7 +215,6 @@ impl Table {
     }
 }
 
-/// A table without rows.
 fn empty(head: &[&table::Head], style: Style) -> TextTable {
     let mut table = TextTable::new();
     table

@@ -7,21 +7,17 @@ use bpfcost_text::number;
 
 /// The words for trials of a kind.
 pub(crate) struct TrialWords {
-    /// What trials are called.
+    /// Name of the values of trials.
     pub(crate) name: &'static str,
-    /// What they are called where they are counted.
+    /// Noun for trials that are counted.
     pub(crate) noun: &'static str,
-    /// What one is.
     pub(crate) one: &'static str,
-    /// What an epoch is.
     pub(crate) epochs: &'static str,
-    /// What stands before what was timed.
+    /// Words before the programs that were timed.
     pub(crate) programs: &'static str,
-    /// How to read percentiles.
     pub(crate) percentiles: &'static str,
 }
 
-/// Batches that were timed.
 const BATCHES: TrialWords = TrialWords {
     name: "batch means",
     noun: "trials",
@@ -32,7 +28,6 @@ const BATCHES: TrialWords = TrialWords {
         latencies of single operations.",
 };
 
-/// Instructions that were counted.
 const COUNTS: TrialWords = TrialWords {
     name: "trials",
     one: "the difference between a batch and one half as long",
@@ -41,7 +36,6 @@ const COUNTS: TrialWords = TrialWords {
     ..BATCHES
 };
 
-/// Windows of a workload.
 const WINDOWS: TrialWords = TrialWords {
     name: "windows",
     noun: "windows",
@@ -60,7 +54,7 @@ pub(crate) fn words(record: &Record) -> &'static TrialWords {
     }
 }
 
-/// How much moved with what.
+/// Typical spread between trials, epochs and sessions.
 pub(crate) fn spread_caption(record: &Record) -> String {
     let spread = &record.spread;
     let parts = [

@@ -1,12 +1,13 @@
 //! The warnings of a run as every view shows them: many of one kind as one. The record keeps them all.
 
 use crate::{
+    notes,
     section::{Detail, Warnings},
-    summary, words,
+    summary,
 };
 use bpfcost_measure::{PROPORTIONALITY, Warning};
 use bpfcost_record::Record;
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// With more cases than this whose cost depends on the batch, one warning covers all.
 const FEW: usize = 2;
@@ -30,7 +31,7 @@ const MINOR: [&str; 9] = [
 ];
 
 /// The warnings of a record that a view of this detail shows.
-pub(crate) fn of(record: &Record, detail: Detail) -> Warnings {
+pub(crate) fn warnings(record: &Record, detail: Detail) -> Warnings {
     let mut all = all(record);
     let mut more = 0;
     if detail == Detail::Brief && all.len() > BRIEF {
@@ -48,7 +49,7 @@ pub(crate) fn of(record: &Record, detail: Detail) -> Warnings {
 
 /// All warnings of a record, by code and as a line.
 fn all(record: &Record) -> Vec<(&str, String)> {
-    // The summary has it.
+    // The summary has that of an aborted run.
     let reason = summary::reason(record);
     let others = record.warnings.iter();
     let others = others.filter(|one| reason.is_none_or(|reason| !std::ptr::eq(reason, *one)));
@@ -58,12 +59,12 @@ fn all(record: &Record) -> Vec<(&str, String)> {
     let folded = folded.flatten();
     let apart = by_batch.into_iter().filter(|_| folded.is_none());
     let lines = others.into_iter().chain(apart);
-    let lines = lines.map(|warning| (warning.code.as_str(), bpfcost_text::line(&warning.text)));
+    let lines = lines.map(|warning| (warning.code.as_str(), line(&warning.text)));
     let folded = folded.clone().map(|line| (PROPORTIONALITY, line));
     lines.chain(folded).collect()
 }
 
-/// Twice the operations did not take twice as long: what it means, once for all cases.
+/// One warning for all cases in which twice the operations did not take twice as long.
 fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     let off = |ratio: f64| (ratio / 2.0).ln().abs();
     let names = |warning: &&Warning, name: &str| {
@@ -73,18 +74,12 @@ fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     let warned = |name: &str| warnings.iter().any(|warning| names(warning, name));
     let cases = record.cases.iter().filter(|case| warned(&case.name));
     let mut cases: Vec<_> = cases
-        .filter_map(|case| Some((words::off_two(case)?, case)))
+        .filter_map(|case| Some((notes::off_two(case)?, case)))
         .collect();
     cases.sort_by(|a, b| off(b.0).total_cmp(&off(a.0)));
     let named = cases.iter().take(NAMED);
     let mut named: Vec<String> = named
-        .map(|(ratio, case)| {
-            format!(
-                "{} ({})",
-                bpfcost_text::line(&case.name),
-                number::fixed(*ratio, 2)
-            )
-        })
+        .map(|(ratio, case)| format!("{} ({})", line(&case.name), number::fixed(*ratio, 2)))
         .collect();
     let more = cases.len().saturating_sub(NAMED);
     named.extend((more > 0).then(|| format!("{more} more")));
@@ -93,7 +88,7 @@ fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
             "in {} cases twice the operations did not take twice {} (2.00 ± 5 % expected): {}. Their cost per \
              operation depends on the size of the batch, or something disturbed the machine.",
             cases.len(),
-            words::as_much(record.unit),
+            notes::as_much(record.unit),
             named.join(", ")
         )
     })

@@ -21,7 +21,7 @@ pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
         .flat_map(|extras| (extras.sections)(record, detail))
         .collect();
     sections.extend(table_sections(rate::tables(record, load)));
-    view::of(record, detail, sections)
+    view::record_view(record, detail, sections)
 }
 
 /// The view of several targets side by side.

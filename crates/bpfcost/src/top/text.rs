@@ -28,24 +28,24 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
         Cell::number(fixed(value, decimals), value)
     };
     let columns = vec![
-        Head::number("% CPU").of(|one: &TopProgram| number(one.of_cpu * 100.0, 3, 0.0995, 2)),
-        Head::number("share").of(|one: &TopProgram| Cell::number(percent(one.share), one.share)),
-        Head::number("runs/s").of(|one: &TopProgram| number(one.runs_per_s, 1, 10.0, 0)),
-        Head::number("ns/run").of(|one: &TopProgram| number(one.ns_per_run, 1, 10.0, 0)),
+        Head::number("% CPU").cells(|one: &TopProgram| number(one.of_cpu * 100.0, 3, 0.0995, 2)),
+        Head::number("share").cells(|one: &TopProgram| Cell::number(percent(one.share), one.share)),
+        Head::number("runs/s").cells(|one: &TopProgram| number(one.runs_per_s, 1, 10.0, 0)),
+        Head::number("ns/run").cells(|one: &TopProgram| number(one.ns_per_run, 1, 10.0, 0)),
         Head::number("id")
-            .of(|one: &TopProgram| Cell::number(one.id.to_string(), f64::from(one.id))),
-        Head::words("type").of(|one: &TopProgram| Cell::words(bpfcost_text::line(&one.kind))),
-        Head::words("name").of(|one: &TopProgram| {
+            .cells(|one: &TopProgram| Cell::number(one.id.to_string(), f64::from(one.id))),
+        Head::words("type").cells(|one: &TopProgram| Cell::words(bpfcost_text::line(&one.kind))),
+        Head::words("name").cells(|one: &TopProgram| {
             Cell::words(match one.name.as_str() {
                 "" => "(no name)".to_owned(),
                 name => bpfcost_text::line(name),
             })
         }),
-        Head::words("held by").of(|one: &TopProgram| Cell::words(held_by(one))),
+        Head::words("held by").cells(|one: &TopProgram| Cell::words(held_by(one))),
     ];
     let mut table = Table {
         title: title(view),
-        ..Table::of(columns, view.programs.iter().take(most))
+        ..Table::new(columns, view.programs.iter().take(most))
     };
     if !view.programs.is_empty() {
         table.notes.push(Note::new(Tone::Plain, total(view, most)));

@@ -7,7 +7,6 @@ use bpfcost_measure::{self, Measurements, Monotonic, Plan, Stop};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Record, Status};
 use bpfcost_target::Host;
-use bpfcost_target::Host;
 
 use crate::{
     require,

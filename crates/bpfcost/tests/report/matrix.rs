@@ -92,7 +92,10 @@ fn experiments_are_kept_apart() {
     let [ReportPart::Matrix(first, both), ReportPart::Alone(alone)] = parts.as_slice() else {
         panic!("{parts:?}");
     };
-    assert_eq!((first.heads.len(), both.len(), alone.len()), (2, 2, 1));
+    assert_eq!(
+        (first.table.heads.len(), both.len(), alone.len()),
+        (2, 2, 1)
+    );
 }
 
 #[test]
@@ -101,11 +104,8 @@ fn the_latest_session_of_a_target_stands() {
     early.started = "2026-01-01T00:00:00Z".to_owned();
     let records = [sample_exact::old(), sample_exact::new(), early];
     let matrix = of(&records);
-    assert_eq!((matrix.heads.len(), matrix.cross_target.left_out), (2, 1));
-    assert_eq!(
-        matrix.cross_target.columns[1].record.started,
-        records[1].started
-    );
+    assert_eq!((matrix.table.heads.len(), matrix.left_out), (2, 1));
+    assert_eq!(matrix.columns[1].record.started, records[1].started);
     let text = words(&views::across(&matrix, Style::default(), true));
     assert!(text.contains("1 earlier session"), "{text}");
 }
@@ -115,24 +115,18 @@ fn every_case_and_target_is_there_once() {
     let records = mixed();
     let matrix = of(&records);
     let mut seen = BTreeMap::new();
-    for row in matrix.rows() {
+    for row in matrix.table.rows() {
         assert_eq!(row.cells.len(), records.len());
-        let case = &matrix.cross_target.rows[row.index];
-        assert_eq!(case.name, row.name);
-        for (cell, record) in case.cells.iter().zip(&records) {
-            assert_eq!(
-                cell.case.as_deref(),
-                record.case(case.name),
-                "{}",
-                case.name
-            );
-            *seen.entry((case.name, &record.target)).or_insert(0) += 1;
+        for (cell, record) in row.cells.iter().zip(&records) {
+            let case = record.case(&row.name);
+            assert_eq!(cell.case.as_deref(), case, "{}", row.name);
+            *seen.entry((&row.name, &record.target)).or_insert(0) += 1;
         }
     }
     assert!(seen.values().all(|count| *count == 1));
     assert_eq!(seen.len(), 29 * records.len());
     // In the experiment's order, floors last.
-    let order: Vec<&str> = matrix.rows().map(|row| row.name.as_str()).collect();
+    let order: Vec<&str> = matrix.table.rows().map(|row| row.name.as_str()).collect();
     let own: Vec<&str> = records[0]
         .cases
         .iter()
@@ -149,20 +143,19 @@ fn cases_of_later_targets_stand_where_those_have_them() {
         .retain(|case| case.name != "tcp-v4-ch" && case.name != "floor/none");
     let matrix = [first, sample_exact::new()];
     let matrix = of(&matrix);
-    let order: Vec<&str> = matrix.rows().map(|row| row.name.as_str()).collect();
+    let order: Vec<&str> = matrix.table.rows().map(|row| row.name.as_str()).collect();
     assert_eq!(
         order[..3],
         ["tcp-v4-lru-hit", "tcp-v4-ch", "tcp-v6-lru-hit"]
     );
     assert!(
         matrix
-            .cross_target
-            .rows
-            .iter()
-            .map(|row| row.role)
+            .table
+            .rows()
+            .map(|row| row.case().expect("a case").role)
             .is_sorted_by_key(|role| role == Role::Floor)
     );
-    let absent = &matrix.rows().nth(1).unwrap().cells[0];
+    let absent = &matrix.table.rows().nth(1).unwrap().cells[0];
     assert_eq!(absent.text.value, "—");
 }
 
@@ -171,7 +164,7 @@ fn a_column_says_what_its_record_says() {
     let records = mixed();
     let matrix = of(&records);
     for (column, record) in records.iter().enumerate() {
-        for row in matrix.rows() {
+        for row in matrix.table.rows() {
             let Some(case) = record.case(&row.name) else {
                 continue;
             };
@@ -179,11 +172,11 @@ fn a_column_says_what_its_record_says() {
             let cell = &row.cells[column];
             assert_eq!(
                 (&cell.text.value, &cell.text.spread),
-                (&own.cost, &own.interval)
+                (&own.cost.value, &own.cost.spread)
             );
             assert_eq!(cell.footnote.is_some(), case.status != Status::Ok);
             if let Some(note) = cell.footnote {
-                assert_eq!(matrix.footnotes[note], own.note());
+                assert_eq!(Some(&matrix.table.footnotes[note]), own.cost.why.as_ref());
             }
         }
     }
@@ -193,9 +186,9 @@ fn a_column_says_what_its_record_says() {
 fn only_what_is_measured_alike_is_compared() {
     let records = mixed();
     let matrix = of(&records);
-    let against: Vec<Option<usize>> = matrix.heads.iter().map(|head| head.against).collect();
+    let against: Vec<Option<usize>> = matrix.table.heads.iter().map(|head| head.against).collect();
     assert_eq!(against, [None, Some(0), None, None]);
-    for row in matrix.rows() {
+    for row in matrix.table.rows() {
         let differs = row.cells.iter().map(|cell| cell.difference.is_some());
         let differs: Vec<bool> = differs.collect();
         assert_eq!(
@@ -221,8 +214,8 @@ fn only_what_is_measured_alike_is_compared() {
     ];
     records[2].asked.quick = true;
     let matrix = of(&records);
-    assert_eq!(matrix.cross_target.columns[1].against, Reference::Column(0));
-    let Reference::Nothing(why) = &matrix.cross_target.columns[2].against else {
+    assert_eq!(matrix.columns[1].against, Reference::Column(0));
+    let Reference::Nothing(why) = &matrix.columns[2].against else {
         panic!("compared");
     };
     assert!(why.contains("--quick"), "{why}");
@@ -237,8 +230,7 @@ fn only_what_is_measured_alike_is_compared() {
 #[test]
 fn counts_are_judged_with_no_margin() {
     let records = [sample_exact::old(), sample_exact::new()];
-    let matrix = of(&records);
-    for row in &matrix.cross_target.rows {
+    for row in of(&records).table.rows() {
         let [old, new] =
             [0, 1].map(|at| row.cells[at].case.as_deref().unwrap().raw.as_ref().unwrap());
         let found = row.cells[1].difference.unwrap();
@@ -280,12 +272,12 @@ fn times_of_sessions_are_judged_with_their_spread() {
         let [low, high] = found.relative_ci95.unwrap();
         assert!(high - low > 0.02, "{found:?}");
     }
-    let spread = matrix.cross_target.session_spread.unwrap();
+    let spread = matrix.session_spread.unwrap();
     assert!((spread.share - 0.01).abs() < 1e-12 && spread.freedom.is_some());
     let mut unknown = timed();
     unknown[2].spread.session = None;
     unknown[0].spread.session = None;
-    let spread = of(&unknown).cross_target.session_spread.unwrap();
+    let spread = of(&unknown).session_spread.unwrap();
     assert!(spread.share >= 0.03 && spread.freedom.is_none());
 }
 
@@ -298,7 +290,7 @@ fn what_the_summary_counts_adds_up() {
     ] {
         let matrix = of(&records);
         let sentence = matrix::sentence(&matrix);
-        for (column, head) in matrix.heads.iter().enumerate() {
+        for (column, head) in matrix.table.heads.iter().enumerate() {
             let all = matrix.differences(column).count();
             if head.against.is_none() {
                 assert_eq!(all, 0);

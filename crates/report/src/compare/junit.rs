@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{relative, side, verdict};
 use bpfcost_record::{Change, ChangeOutcome, Changes, OneSided};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// The type of a failure of a gate that could not judge a case, or not see the rise that it had to.
 const COULD_NOT_SEE: &str = "could-not-see";
@@ -41,11 +41,7 @@ fn suite<'a>(suites: &'a mut Vec<TestSuite>, experiment: &str, target: &str) -> 
 }
 
 fn class(experiment: &str, target: &str) -> String {
-    format!(
-        "{} on {}",
-        bpfcost_text::line(experiment),
-        bpfcost_text::line(target)
-    )
+    format!("{} on {}", line(experiment), line(target))
 }
 
 fn test_case(change: &Change, changes: &Changes) -> TestCase {
@@ -74,7 +70,7 @@ fn test_case(change: &Change, changes: &Changes) -> TestCase {
         }
         _ => (TestCaseStatus::success(), Some(words)),
     };
-    let mut case = TestCase::new(bpfcost_text::line(&change.case), status);
+    let mut case = TestCase::new(line(&change.case), status);
     case.set_classname(class(&change.experiment, &change.target));
     out.map(|out| case.set_system_out(out));
     case
@@ -89,11 +85,11 @@ fn one_sided(case: &OneSided, side: &str) -> TestCase {
         TestCaseStatus::skipped()
     };
     let reason = case.reason.as_ref().map(|reason| format!(": {reason}"));
-    status.set_message(bpfcost_text::line(&format!(
+    status.set_message(line(&format!(
         "only in {side}{}",
         reason.unwrap_or_default()
     )));
-    let mut shown = TestCase::new(bpfcost_text::line(&case.case), status);
+    let mut shown = TestCase::new(line(&case.case), status);
     shown.set_classname(class(&case.experiment, &case.target));
     shown
 }

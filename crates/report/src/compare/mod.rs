@@ -8,15 +8,15 @@ use anyhow::Result;
 
 pub use self::junit::render as junit;
 use crate::{
-    rows,
+    cost, rows,
     section::{Section, View, Warnings},
     style::Tone,
     table::{Cell, Head, Table},
-    words,
+    verdict::{with_interval, with_parts},
 };
 use bpfcost_record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
 use bpfcost_text::{
-    self,
+    line,
     number::{self, MISSING},
 };
 
@@ -33,9 +33,7 @@ pub fn json(changes: &Changes) -> Result<String> {
 /// The comparison for people.
 pub fn view(changes: &Changes) -> View {
     let warnings = changes.warnings.iter();
-    let warnings: Vec<String> = warnings
-        .map(|warning| bpfcost_text::line(&warning.text))
-        .collect();
+    let warnings: Vec<String> = warnings.map(|warning| line(&warning.text)).collect();
     let mut sections = vec![Section::Table(cases(changes))];
     if !warnings.is_empty() {
         sections.push(Section::Warnings(Warnings {
@@ -69,8 +67,8 @@ fn cases(changes: &Changes) -> Table {
         0 | 1 => rows::group_heading(&change.group, &change.case),
         _ => format!(
             "{} on {}: {}",
-            bpfcost_text::line(&change.experiment),
-            bpfcost_text::line(&change.target),
+            line(&change.experiment),
+            line(&change.target),
             rows::group_heading(&change.group, &change.case)
         ),
     };
@@ -82,14 +80,15 @@ fn cases(changes: &Changes) -> Table {
         Cell::keyed(side(change, one), one.map(|one| one.value))
     };
     let columns = vec![
-        Head::words("case").of(|change: &Change| Cell::words(bpfcost_text::line(&change.case))),
-        Head::number("old").of(|change: &Change| side_cell(change, change.old)),
-        Head::number("new").of(|change: &Change| side_cell(change, change.new)),
-        Head::number(head).of(|change: &Change| Cell::keyed(relative(change).0, change.relative)),
+        Head::words("case").cells(|change: &Change| Cell::words(line(&change.case))),
+        Head::number("old").cells(|change: &Change| side_cell(change, change.old)),
+        Head::number("new").cells(|change: &Change| side_cell(change, change.new)),
+        Head::number(head)
+            .cells(|change: &Change| Cell::keyed(relative(change).0, change.relative)),
         Head::words("interval")
             .joined()
-            .of(|change: &Change| Cell::words(relative(change).1)),
-        Head::words("verdict").of(|change: &Change| {
+            .cells(|change: &Change| Cell::words(relative(change).1)),
+        Head::words("verdict").cells(|change: &Change| {
             let (verdict, tone) = verdict(change, changes);
             Cell::words(verdict).toned(tone)
         }),
@@ -104,27 +103,22 @@ fn cases(changes: &Changes) -> Table {
     }
 }
 
-/// What stands for a case on one side: its cost, or what a probe adds to a workload.
+/// Cost of a case on one side, or the share that a probe adds to a workload.
 fn side(change: &Change, side: Option<Side>) -> String {
     let Some(side) = side else {
         return MISSING.to_owned();
     };
     match side.added.filter(|_| change.baseline.is_some()) {
         Some(added) => number::change(added, side.added_ci95).0,
-        None => words::value(side.value, side.ci95, change.unit),
+        None => cost::value(side.value, side.ci95, change.unit),
     }
 }
 
 /// `+5.1 %` and `[+4.0, +6.3]`.
 fn relative(change: &Change) -> (String, String) {
-    let Some(relative) = change.relative.filter(|relative| relative.is_finite()) else {
-        return (MISSING.to_owned(), String::new());
-    };
-    let (value, interval) = number::change(relative, change.relative_ci95);
-    if interval.is_empty() && !change.unit.is_counted() {
-        (value, "(no interval)".to_owned())
-    } else {
-        (value, interval)
+    match change.relative.filter(|relative| relative.is_finite()) {
+        Some(relative) => with_interval(relative, change.relative_ci95, change.unit),
+        None => (MISSING.to_owned(), String::new()),
     }
 }
 
@@ -140,7 +134,7 @@ fn verdict(change: &Change, changes: &Changes) -> (String, Tone) {
 
 fn outcome(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
     let limit = number::round_percent(threshold);
-    let note = change.note.as_deref().map(bpfcost_text::line);
+    let note = change.note.as_deref().map(line);
     match change.outcome {
         ChangeOutcome::Regressed => (format!("costs more, beyond {limit}"), Tone::More),
         ChangeOutcome::Improved => (format!("costs less, beyond {limit}"), Tone::Less),
@@ -149,10 +143,10 @@ fn outcome(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
             let seen = change.detectable.filter(|percent| percent.is_finite());
             let seen =
                 seen.map(|percent| format!("could detect {}", number::percent(percent / 100.0)));
-            let words = words::with_parts("unresolved", seen.into_iter().chain(note));
+            let words = with_parts("unresolved", seen.into_iter().chain(note));
             (words, Tone::Open)
         }
-        ChangeOutcome::Invalid => (words::with_parts("INVALID", note.into_iter()), Tone::Alarm),
+        ChangeOutcome::Invalid => (with_parts("INVALID", note.into_iter()), Tone::Alarm),
     }
 }
 
@@ -194,7 +188,7 @@ pub fn sentence(changes: &Changes) -> String {
     }
 }
 
-/// What the gate could have seen: said where a case is unresolved, or where it had to see something.
+/// The smallest rise that the gate could detect, if a case is unresolved or a rise had to be detectable.
 fn sight(changes: &Changes) -> String {
     let percent = |share: f64| number::percent(share / 100.0);
     if changes.gate == Gate::Blind {
@@ -234,7 +228,7 @@ fn sight(changes: &Changes) -> String {
 
 /// The cases that the gate could not judge, so that a rise of any size could have gone unnoticed.
 fn unjudged(changes: &Changes) -> String {
-    let mut names: Vec<String> = changes.unjudged().map(bpfcost_text::line).collect();
+    let mut names: Vec<String> = changes.unjudged().map(line).collect();
     let more = names.len().saturating_sub(MOST_NAMED);
     if names.is_empty() {
         return String::new();
@@ -249,7 +243,6 @@ fn unjudged(changes: &Changes) -> String {
     )
 }
 
-/// What to know to read the numbers.
 fn captions(changes: &Changes) -> Vec<String> {
     let any = |wanted: &dyn Fn(&Change) -> bool| changes.cases.iter().any(wanted);
     let timed = |change: &Change| !change.unit.is_counted();
@@ -278,15 +271,15 @@ fn captions(changes: &Changes) -> Vec<String> {
 
 /// Cases that one side lacks, as lines.
 fn one_sided(changes: &Changes) -> Vec<String> {
-    let line = |case: &OneSided, side: &str| {
+    let entry = |case: &OneSided, side: &str| {
         let reason = case.reason.as_ref().map(|reason| format!(" ({reason})"));
         let reason = reason.unwrap_or_default();
-        bpfcost_text::line(&format!(
+        line(&format!(
             "{} {}: only in {side}{reason}",
             case.experiment, case.case
         ))
     };
-    let old = changes.only_old.iter().map(|case| line(case, "old"));
-    let new = changes.only_new.iter().map(|case| line(case, "new"));
+    let old = changes.only_old.iter().map(|case| entry(case, "old"));
+    let new = changes.only_new.iter().map(|case| entry(case, "new"));
     old.chain(new).collect()
 }

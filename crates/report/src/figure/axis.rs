@@ -3,7 +3,6 @@
 use super::svg::Svg;
 use bpfcost_text::number;
 
-/// A horizontal axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     low: f64,
@@ -13,14 +12,13 @@ pub(crate) struct Axis {
     ticks: Vec<(f64, String)>,
 }
 
-/// How values are spread over the width.
+/// Map from values to the width.
 #[derive(Clone, Copy, Debug)]
 enum AxisScale {
-    /// Evenly.
     Linear,
-    /// Evenly up to about this size, and by magnitude beyond.
+    /// Linear up to about this size, and logarithmic beyond.
     Bent(f64),
-    /// By magnitude; for values above zero.
+    /// Logarithmic; for values above zero.
     Log,
 }
 
@@ -32,7 +30,6 @@ const NEAR: f64 = 6.5;
 const FREE: f64 = 0.04;
 
 impl Axis {
-    /// From 0 to `most`.
     pub(crate) fn from_zero(most: f64) -> Self {
         let high = if most.is_finite() && most > 0.0 {
             most
@@ -56,7 +53,7 @@ impl Axis {
 
     /// Signed percentages: linear near zero and logarithmic beyond, so that `margin` and an effect
     /// a thousand times its size both show.
-    pub(crate) fn of_percentages(low: f64, high: f64, margin: f64) -> Self {
+    pub(crate) fn for_percentages(low: f64, high: f64, margin: f64) -> Self {
         let bend = if margin > 0.0 { margin } else { 1.0 };
         let mut axis = Axis {
             low: low.min(-2.0 * bend),
@@ -85,7 +82,7 @@ impl Axis {
     }
 
     /// Named values by magnitude, each with a tick where there is room.
-    pub(crate) fn of_places(places: &[(f64, &str)]) -> Self {
+    pub(crate) fn for_places(places: &[(f64, &str)]) -> Self {
         let mut axis = Axis::logarithmic(places.iter().map(|place| place.0));
         for &(value, name) in places {
             axis.tick_at(value, name.to_owned(), NEAR);
@@ -94,7 +91,7 @@ impl Axis {
     }
 
     /// Magnitudes, with round ticks that `label` names, at least `apart` percent from each other.
-    pub(crate) fn of_magnitudes(
+    pub(crate) fn for_magnitudes(
         values: impl Iterator<Item = f64>,
         apart: f64,
         label: impl Fn(f64) -> String,
@@ -136,7 +133,6 @@ impl Axis {
         }
     }
 
-    /// A tick at a percentage.
     fn tick(&mut self, value: f64) {
         let label = number::signed(value, number::plain_decimals(value));
         let label = if label.contains('.') {
@@ -155,7 +151,7 @@ impl Axis {
         }
     }
 
-    /// Where a value stands, in percent of the width; within the width.
+    /// Position of a value in percent of the width; clamped to the width.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let (low, high) = (self.bent(self.low), self.bent(self.high));
         let share = (self.bent(value) - low) / (high - low);
@@ -243,7 +239,8 @@ mod tests {
             vec![],
             vec![f64::NAN, 0.0],
         ] {
-            let axis = Axis::of_magnitudes(values.iter().copied(), 12.0, |value| value.to_string());
+            let axis =
+                Axis::for_magnitudes(values.iter().copied(), 12.0, |value| value.to_string());
             assert!(!axis.ticks.is_empty(), "{values:?}");
             let mut places: Vec<f64> = axis.ticks().map(|tick| tick.0).collect();
             places.sort_by(f64::total_cmp);
@@ -258,7 +255,7 @@ mod tests {
             );
         }
         let names = ["1", "2", "4", "8", "10", "16", "20", "32", "40"];
-        let axis = Axis::of_places(&names.map(|name| (name.parse().unwrap(), name)));
+        let axis = Axis::for_places(&names.map(|name| (name.parse().unwrap(), name)));
         let labels: Vec<&str> = axis.ticks().map(|tick| tick.1).collect();
         assert_eq!(labels, ["1", "2", "4", "8", "16", "32"]);
         assert!((axis.place(4.0) * 2.0 - axis.place(2.0) - axis.place(8.0)).abs() < 1e-9);
@@ -266,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_margin_and_large_effects_both_show() {
-        let axis = Axis::of_percentages(-80.0, 820.0, 1.0);
+        let axis = Axis::for_percentages(-80.0, 820.0, 1.0);
         assert!(axis.place(1.0) - axis.place(-1.0) > 8.0);
         assert!(axis.place(820.0) > 90.0 && axis.place(-80.0) < 10.0);
         let mut places: Vec<f64> = axis.ticks.iter().map(|tick| axis.place(tick.0)).collect();
@@ -282,7 +279,7 @@ mod tests {
                 axis.ticks
             );
         }
-        let axis = Axis::of_percentages(0.0, 0.0, 0.0);
+        let axis = Axis::for_percentages(0.0, 0.0, 0.0);
         assert!((axis.place(0.0) - 50.0).abs() < 1e-6);
     }
 }

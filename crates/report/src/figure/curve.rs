@@ -1,8 +1,8 @@
 //! Curves over a number of threads, or a size, with both axes logarithmic: doubling is the same distance
 //! everywhere, and equal scaling has the same slope everywhere.
 //!
-//! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
-//! no marks, what others published is hollow marks without a line. Each name has its colour and its shape on
+//! Measurements are solid lines with filled marks and intervals; predictions of a model are dashed and have no marks;
+//! values that others published are hollow marks without a line. Each name has its colour and its shape on
 //! the whole page. A distribution is turned: its values go to the right, and shares of them up.
 
 use std::fmt::Write;
@@ -28,22 +28,21 @@ const SHAPES: [&str; 4] = [
     "M0-4.8 4.7 3.6h-9.4Z",
     "M0-5.2 5.2 0 0 5.2-5.2 0Z",
 ];
-/// A ring around a mark.
 const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
 
-/// How a curve is known.
+/// Origin of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurveSource {
-    /// By this run.
+    /// This run.
     Measured,
-    /// By a model.
+    /// A model.
     Predicted,
-    /// By others, elsewhere.
+    /// Others, elsewhere.
     Published,
 }
 
 impl CurveSource {
-    /// Its name, the class of its lines, and that of its marks.
+    /// Name, class of the lines, and class of the marks.
     fn looks(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
             CurveSource::Measured => ("measured", Some("curve"), Some("spot")),
@@ -67,49 +66,49 @@ impl CurveSource {
 /// One curve.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
+    /// Name.
     pub series: String,
     /// Decides its colour and its shape.
     pub hue: usize,
-    /// How it is known.
+    /// Origin.
     pub kind: CurveSource,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<Point>,
 }
 
 /// A point of a curve.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Where it stands: so many threads.
+    /// Position: a number of threads, or another size.
     pub at: f64,
-    /// The name of that place.
+    /// Name of the position.
     pub place: String,
     /// Operations of all together, or whatever the curve shows.
     pub rate: f64,
     /// The 95 % interval of `rate`.
     pub ci95: Option<[f64; 2]>,
-    /// Whether it is the knee.
+    /// True for the knee of the curve.
     pub knee: bool,
 }
 
 /// Curves of one figure.
 #[derive(Default)]
 pub struct Plot {
-    /// What it shows, in a few words.
+    /// Title, a few words.
     pub title: String,
-    /// What rates are shown in.
+    /// Unit in which rates are shown.
     pub unit: RateUnit,
-    /// What the rates are: `M pairs/s`.
+    /// Name of the axis of rates: `M pairs/s`.
     pub rates: String,
-    /// What grows to the right: `threads`.
+    /// Name of the axis of positions: `threads`.
     pub over: String,
-    /// CPUs that there were.
+    /// Number of CPUs of the machine.
     pub cpus: Option<u32>,
-    /// Whether rates go to the right, and places up.
+    /// True if rates go to the right, and positions up.
     pub turned: bool,
     /// The curves, in the order of the legend.
     pub lines: Vec<Series>,
-    /// Whether it stands among others like it.
+    /// True for one of several small figures.
     pub small: bool,
 }
 
@@ -118,7 +117,7 @@ pub fn figure(plot: &Plot) -> Figure {
     let points = || {
         plot.lines
             .iter()
-            .flat_map(|line| line.points.iter().filter(shown))
+            .flat_map(|line| line.points.iter().filter(is_drawable))
     };
     let mut places: Vec<(f64, &str)> = points()
         .map(|point| (point.at, point.place.as_str()))
@@ -126,14 +125,14 @@ pub fn figure(plot: &Plot) -> Figure {
     places.sort_by(|a, b| a.0.total_cmp(&b.0));
     places.dedup();
     let height = HEIGHT[usize::from(plot.small)];
-    let at = Axis::of_places(&places);
+    let at = Axis::for_places(&places);
     let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
     let apart = if plot.turned {
         BESIDE
     } else {
         APART / height * 100.0
     };
-    let rates = Axis::of_magnitudes(reach, apart, |rate| plot.unit.tick(rate));
+    let rates = Axis::for_magnitudes(reach, apart, |rate| plot.unit.tick(rate));
     let frame = Frame {
         at,
         rates,
@@ -158,11 +157,10 @@ pub fn figure(plot: &Plot) -> Figure {
     Figure { title, markup }
 }
 
-fn shown(point: &&Point) -> bool {
+fn is_drawable(point: &&Point) -> bool {
     point.rate.is_finite() && point.rate > 0.0
 }
 
-/// Both axes.
 struct Frame {
     at: Axis,
     rates: Axis,
@@ -179,7 +177,7 @@ impl Frame {
         if self.turned { &self.at } else { &self.rates }
     }
 
-    /// Where a rate at some place stands: percent of the width, pixels of the height.
+    /// Position of a rate: percent of the width, pixels of the height.
     fn place(&self, at: f64, rate: f64) -> (f64, f64) {
         let (at, rate) = (self.at.place(at), self.rates.place(rate));
         if self.turned {
@@ -226,7 +224,7 @@ fn curve(svg: &mut Svg, line: &Series, frame: &Frame) {
     let Some(class) = line.kind.looks().1 else {
         return;
     };
-    let points = line.points.iter().filter(shown);
+    let points = line.points.iter().filter(is_drawable);
     let places: Vec<(f64, f64)> = points
         .map(|point| frame.place(point.at, point.rate))
         .collect();
@@ -242,7 +240,7 @@ fn marks(svg: &mut Svg, line: &Series, frame: &Frame, plot: &Plot) {
         return;
     };
     let class = format!("{class} hue{hue}");
-    for point in line.points.iter().filter(shown) {
+    for point in line.points.iter().filter(is_drawable) {
         let place = frame.place(point.at, point.rate);
         if let Some(ends) = point.ci95 {
             let [low, high] = ends.map(|end| frame.place(point.at, end));
@@ -273,11 +271,10 @@ fn words(line: &Series, point: &Point, plot: &Plot) -> String {
     )
 }
 
-/// All curves in words.
 fn description(plot: &Plot) -> String {
     let mut out = String::new();
     for line in &plot.lines {
-        let points = line.points.iter().filter(shown);
+        let points = line.points.iter().filter(is_drawable);
         let points = points.map(|point| {
             let knee = if point.knee { " (knee)" } else { "" };
             format!("{} {}{knee}", point.place, plot.unit.plain(point.rate))
@@ -297,7 +294,7 @@ fn description(plot: &Plot) -> String {
     out.trim_end().to_owned()
 }
 
-/// What each colour and each kind of line is.
+/// Legend of colours and kinds of line.
 fn legend(plot: &Plot) -> String {
     let has = |kind: &CurveSource| plot.lines.iter().any(|line| line.kind == *kind);
     let key = |class: &str, drawn: &str, words: &str| {

@@ -9,7 +9,7 @@ use crate::rows::PairRow;
 use bpfcost_record::{Record, VerdictRecord};
 use bpfcost_text::number;
 
-/// What its band means; nothing where there is none.
+/// Legend of the band of the margin; empty without a margin.
 pub(crate) fn key(record: &Record) -> String {
     let margin = record.asked.margin;
     if margin > 0.0 {
@@ -22,15 +22,14 @@ pub(crate) fn key(record: &Record) -> String {
     }
 }
 
-/// The figure of all comparisons.
 pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
     let margin = record.asked.margin * 100.0;
     let values: Vec<f64> = pairs.iter().flat_map(ends).collect();
     let low = values.iter().copied().fold(0.0, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
-    let axis = Axis::of_percentages(low, high, margin);
+    let axis = Axis::for_percentages(low, high, margin);
     let row = |pair: &PairRow<'_>| {
-        let (class, sign) = looks(pair.comparison.verdict);
+        let (class, sign) = class_and_sign(pair.comparison.verdict);
         [
             format!(
                 "<code>{}</code> <span class=\"muted\">against <code>{}</code></span>",
@@ -77,7 +76,7 @@ fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
     }
     axis.grid(&mut svg);
     svg.middle();
-    let (class, _) = looks(comparison.verdict);
+    let (class, _) = class_and_sign(comparison.verdict);
     if let Some([low, high]) = comparison.relative_ci95 {
         let [low, high] = [low, high].map(|share| axis.place(share * 100.0));
         svg.line(&format!("ci {class}"), (low, 0.0), (high, 0.0));
@@ -93,7 +92,7 @@ fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
 }
 
 /// The class that colours a verdict, and a sign for those who don't see the colour.
-pub(crate) fn looks(verdict: VerdictRecord) -> (&'static str, &'static str) {
+pub(crate) fn class_and_sign(verdict: VerdictRecord) -> (&'static str, &'static str) {
     match verdict {
         VerdictRecord::Slower => ("more", "▲"),
         VerdictRecord::Faster => ("less", "▼"),

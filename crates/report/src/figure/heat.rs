@@ -1,69 +1,92 @@
-//! Differences between targets: a cell per case and target in the colour of the verdict, darker for larger
-//! differences. The first target of a kind shows costs; those compared with it show differences.
-
-use std::fmt::Write;
+//! Heat maps of tables of cases: differences between targets, and costs of a grid.
 
 use super::{
-    forest::looks,
-    svg::escape,
+    forest::class_and_sign,
     tiles::{self, Tile},
 };
-use crate::matrix::{CellText, Matrix, MatrixHead};
+use crate::{
+    case_table::{CaseCell, ColumnHead},
+    matrix::{self, Matrix},
+    verdict,
+    view::grid::GridTable,
+};
 use bpfcost_record::VerdictRecord;
 
-/// More targets than this make several figures, or a cell would not hold its words on a phone.
+/// Number of targets from which there are several figures, because a cell would not hold its words on a phone.
 pub(crate) const MOST: usize = 5;
-/// Shares beyond which a difference is shown darker.
+/// Shares from which a difference is shown darker.
 const LEVELS: [f64; 3] = [0.01, 0.05, 0.20];
+/// Shades of costs, from the cheapest to the most expensive.
+const SHADES: f64 = 6.0;
+pub(crate) const DIFFERENCES_KEY: &str = "<span class=\"key\"><i class=\"k-heat less\"></i> ▼ costs less</span> \
+    <span class=\"key\"><i class=\"k-heat more\"></i> ▲ costs more</span> \
+    <span class=\"key\"><i class=\"k-heat same\"></i> = the same</span> \
+    <span class=\"key\"><i class=\"k-heat open\"></i> ? unresolved</span>";
+pub(crate) const DIFFERENCES_CAPTION: &str = "Stronger colours beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets \
+    without a comparison show the cost.";
+pub(crate) const COSTS_KEY: &str = "<span class=\"key\"><i class=\"k-cost\"></i> stronger colour: higher cost, on a log scale</span>";
 
-/// The figure of the targets in these columns.
-pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
-    let heads = columns.iter().map(|at| {
-        let head = &matrix.heads[*at];
-        let below = match head.against {
-            Some(first) => format!("against {}", matrix.heads[first].label),
-            None => head.unit.clone(),
-        };
-        (head.label.clone(), below)
-    });
-    let mut out = tiles::heads(&heads.collect::<Vec<_>>());
-    for group in matrix.shown(false) {
-        let _ = write!(out, "<h3>{}</h3>", escape(&group.name));
-        for row in &group.rows {
-            let tiles = columns
-                .iter()
-                .map(|at| tile(&row.cells[*at], &matrix.heads[*at]));
-            out.push_str(&tiles::row(&row.name, &tiles.collect::<Vec<_>>()));
-        }
-    }
-    out + "</div>"
+/// Differences between targets, in the colour of the verdict, darker if larger. The first target of a kind shows costs.
+pub(crate) fn differences(matrix: &Matrix<'_>, columns: &[usize]) -> String {
+    let groups = matrix.groups(false);
+    tiles::figure(&matrix.table, groups, columns, difference)
 }
 
-/// A cell: how it differs, where it is compared, else what it costs.
-fn tile(cell: &CellText, head: &MatrixHead) -> Tile {
-    let tile_of =
-        |class: String, more: &[&str]| Tile::of(&head.label, &head.unit, &cell.text, class, more);
-    let Some(compared) = &cell.difference else {
+fn difference(cell: &CaseCell<'_>, head: &ColumnHead) -> Tile {
+    let Some(difference) = &cell.difference else {
         return Tile {
             text: cell.marked(),
-            ..tile_of("value".to_owned(), &[&cell.text.note])
+            ..Tile::new(head, cell, "value".to_owned(), &[])
         };
     };
-    let verdict = compared.difference.verdict;
-    let size = compared.difference.relative.abs();
+    let size = difference.relative.abs();
     let level = LEVELS.iter().filter(|level| size > **level).count() + 1;
-    let (class, sign) = looks(verdict);
-    let class = match verdict {
+    let (class, sign) = class_and_sign(difference.verdict);
+    let class = match difference.verdict {
         VerdictRecord::Slower | VerdictRecord::Faster => format!("{class} l{level}"),
         _ => class.to_owned(),
     };
-    let difference = format!("{} {}", compared.relative, compared.interval);
+    let (relative, interval) = matrix::relative(difference);
+    let change = format!("{relative} {interval}");
+    let more = [change.trim_end(), verdict::word(difference.verdict).0];
     Tile {
-        text: format!("{sign} {}", compared.relative),
+        text: format!("{sign} {relative}"),
         class: class.clone(),
-        ..tile_of(
-            class,
-            &[&cell.text.note, difference.trim_end(), compared.verdict],
-        )
+        ..Tile::new(head, cell, class, &more)
+    }
+}
+
+/// Costs of a grid, darker if higher; the shade is logarithmic, because costs differ by orders of magnitude.
+pub(crate) fn costs(grid: &GridTable<'_>) -> String {
+    let table = &grid.table;
+    let cells = table.rows().flat_map(|row| &row.cells);
+    let costs = cells.filter_map(|cell| cell.cost.map(|cost| cost.value));
+    let logs = costs.filter(|value| *value > 0.0).map(f64::ln);
+    let ends = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| {
+        (low.min(log), high.max(log))
+    });
+    let columns: Vec<usize> = (0..table.heads.len()).collect();
+    tiles::figure(table, &table.groups, &columns, |cell, head| {
+        cost(cell, head, ends)
+    })
+}
+
+fn cost(cell: &CaseCell<'_>, head: &ColumnHead, (low, high): (f64, f64)) -> Tile {
+    let class = cell.cost.map_or("none".to_owned(), |cost| {
+        let share = (cost.value.ln() - low) / (high - low);
+        let shade = if share.is_finite() {
+            (share * SHADES).floor().clamp(0.0, SHADES - 1.0)
+        } else {
+            0.0
+        };
+        format!("cost s{shade}")
+    });
+    Tile {
+        // Short enough for a phone.
+        text: match cell.case {
+            Some(_) => cell.marked().to_lowercase(),
+            None => "·".to_owned(),
+        },
+        ..Tile::new(head, cell, class, &[])
     }
 }

@@ -6,18 +6,19 @@ use super::{
     svg::{Svg, escape},
 };
 use crate::{
+    cost::{self, valid},
     rows::{CaseRow, RowGroup},
-    words,
 };
-use bpfcost_record::{Raw, Record, Status};
-use bpfcost_text::{self, number};
+use bpfcost_model::Unit;
+use bpfcost_record::{Record, Status};
+use bpfcost_text::{line, number};
 
 /// As wide as a digit.
 const FIGURE_SPACE: char = '\u{2007}';
 /// As wide as a point.
 const PUNCTUATION_SPACE: char = '\u{2008}';
 
-/// What its marks mean.
+/// Legend of the figures.
 pub(crate) fn key(record: &Record) -> String {
     let spread = if record.unit.is_counted() {
         "count and its range over loads"
@@ -36,29 +37,26 @@ pub(crate) fn key(record: &Record) -> String {
     )
 }
 
-/// The figure of one group.
-pub(crate) fn render(group: &RowGroup<'_>, record: &Record) -> String {
-    let unit = record.unit.to_string();
+pub(crate) fn render(group: &RowGroup<CaseRow<'_>>, record: &Record) -> String {
+    let unit = record.unit;
     let reach = group.rows.iter().flat_map(reach).fold(0.0, f64::max);
     let axis = Axis::from_zero(reach);
-    let mut costs: Vec<String> = group.rows.iter().map(|row| row.cost.clone()).collect();
+    let mut costs: Vec<String> = group
+        .rows
+        .iter()
+        .map(|row| row.cost.value.clone())
+        .collect();
     number::align(&mut costs, PUNCTUATION_SPACE, FIGURE_SPACE);
     let rows = group.rows.iter().zip(&costs).map(|(row, cost)| {
         let name = format!("<code>{}</code>", escape(&row.name));
-        [name, plot(row, &axis, &unit), value(row, cost)]
+        [name, plot(row, &axis, unit), value(row, unit, cost)]
     });
-    axis.rows("rows", &unit, rows)
-}
-
-/// The numbers of a case that count.
-fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
-    let raw = row.case.raw.as_ref();
-    raw.filter(|_| row.case.status == Status::Ok)
+    axis.rows("rows", &unit.to_string(), rows)
 }
 
 /// The values that the axis must hold.
 fn reach(row: &CaseRow<'_>) -> Vec<f64> {
-    let Some(raw) = raw(row) else {
+    let Some(raw) = valid(row.case) else {
         return Vec::new();
     };
     let mut values = vec![raw.value];
@@ -69,16 +67,19 @@ fn reach(row: &CaseRow<'_>) -> Vec<f64> {
     values
 }
 
-fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
-    let Some(raw) = raw(row).filter(|raw| raw.value.is_finite()) else {
-        let mut svg = Svg::filling("plot", &format!("{}: {}", row.name, row.cost), "");
+fn plot(row: &CaseRow<'_>, axis: &Axis, unit: Unit) -> String {
+    let Some(raw) = valid(row.case).filter(|raw| raw.value.is_finite()) else {
+        let mut svg = Svg::filling("plot", &format!("{}: {}", row.name, row.cost.value), "");
         axis.grid(&mut svg);
         return svg.finish();
     };
-    let title = format!("{}: {} {unit} {}", row.name, row.cost, row.interval);
+    let title = format!(
+        "{}: {} {unit} {}",
+        row.name, row.cost.value, row.cost.spread
+    );
     let desc = match row.net.as_str() {
-        "" => bpfcost_text::line(&row.case.about),
-        net => format!("{}; net {net}", bpfcost_text::line(&row.case.about)),
+        "" => line(&row.case.about),
+        net => format!("{}; net {net}", line(&row.case.about)),
     };
     let mut svg = Svg::filling("plot", &title, &desc);
     axis.grid(&mut svg);
@@ -101,25 +102,28 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
 }
 
 /// The numbers beside the plot.
-fn value(row: &CaseRow<'_>, cost: &str) -> String {
-    if raw(row).is_none() {
+fn value(row: &CaseRow<'_>, unit: Unit, cost: &str) -> String {
+    if valid(row.case).is_none() {
         let class = match row.case.status {
             Status::Invalid => "alarm",
             _ => "muted",
         };
-        return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
+        return format!(
+            "<div class=\"value {class}\">{}</div>",
+            escape(&row.cost.value)
+        );
     }
-    let net = match row.net.as_str() {
-        "" => String::new(),
-        harness if harness.starts_with('≈') => harness.to_owned(),
-        net => format!("net {net}"),
+    let net = match &row.case.net {
+        Some(net) if cost::is_harness(net, unit) => row.net.clone(),
+        Some(_) => format!("net {}", row.net),
+        None => String::new(),
     };
     // Beside a count there is room for its range, and not for the number of loads.
-    let range = words::range(row.case);
+    let range = cost::range(row.case);
     format!(
         "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span> <span class=\"nettext\">{}</span></div>",
         escape(cost),
-        escape(range.as_ref().unwrap_or(&row.interval)),
+        escape(range.as_ref().unwrap_or(&row.cost.spread)),
         escape(&net)
     )
 }

@@ -7,7 +7,6 @@
 mod axis;
 pub mod curve;
 pub(crate) mod forest;
-pub(crate) mod grid;
 pub(crate) mod heat;
 pub(crate) mod interval;
 pub mod picture;

@@ -8,13 +8,14 @@ use super::{
     svg::{Svg, escape},
 };
 use crate::{
+    cost::valid,
     rows::{self, CaseRow, PairRow},
     section::View,
-    words,
+    verdict,
 };
 use bpfcost_model::Unit;
 use bpfcost_record::{CaseRecord, Record, Status, VerdictRecord};
-use bpfcost_text::{self, number};
+use bpfcost_text::{number, wrap};
 
 /// Pixels: the picture, the plots in it, where values and verdicts begin, margins, and a row's height.
 const WIDTH: f64 = 880.0;
@@ -58,10 +59,10 @@ pub fn render(record: &Record, view: &View) -> Option<String> {
     if most <= 0.0 || cases.len() > MOST {
         return None;
     }
-    let scale = PictureScale::of(most, record.unit);
+    let scale = PictureScale::new(most, record.unit);
     let axis = Axis::from_zero(most / scale.size);
     let pairs = rows::pairs(record);
-    let lines = bpfcost_text::wrap(summary, LETTERS, "");
+    let lines = wrap(summary, LETTERS, "");
     let lines: Vec<&str> = lines.lines().collect();
     let top = MARGIN + LINE * lines.len() as f64 + 10.0;
     let foot = top + ROW * cases.len() as f64;
@@ -95,7 +96,7 @@ pub fn render(record: &Record, view: &View) -> Option<String> {
         "<svg x=\"{left}\" y=\"{foot}\" width=\"{width}\" height=\"20\">{}</svg>",
         axis.labels("")
     );
-    // Where names are: next to the axis there is no room.
+    // Below the names, because there is no room next to the axis.
     write_text(&mut out, "muted", MARGIN, foot + 14.0, &scale.unit);
     write_text(
         &mut out,
@@ -108,15 +109,15 @@ pub fn render(record: &Record, view: &View) -> Option<String> {
     Some(out)
 }
 
-/// What costs are shown in.
+/// Unit in which costs are shown.
 struct PictureScale {
-    /// Values are divided by it.
+    /// Divisor of the recorded values.
     size: f64,
     unit: String,
 }
 
 impl PictureScale {
-    fn of(most: f64, unit: Unit) -> Self {
+    fn new(most: f64, unit: Unit) -> Self {
         let name = unit.to_string();
         match name.strip_prefix("ns") {
             Some(rest) if most >= MICROSECONDS => PictureScale {
@@ -131,7 +132,7 @@ impl PictureScale {
     }
 }
 
-/// How far a case reaches on the axis.
+/// The largest value of a case that the axis must hold.
 fn reach(case: &CaseRecord) -> Option<f64> {
     let raw = case.raw.as_ref()?;
     Some(raw.ci95.map_or(raw.value, |ends| ends[1].max(raw.value)))
@@ -147,15 +148,11 @@ fn write_row(
 ) {
     let middle = y + ROW / 2.0;
     write_text(out, "name", MARGIN, middle + 4.0, &cut(&row.name, NAME));
-    let raw = row
-        .case
-        .raw
-        .as_ref()
-        .filter(|_| row.case.status == Status::Ok);
+    let raw = valid(row.case);
     let mut svg = Svg::quiet("plot", ROW);
     axis.grid(&mut svg);
     let value = match raw {
-        None => row.cost.clone(),
+        None => row.cost.value.clone(),
         Some(raw) => {
             let value = raw.value / scale.size;
             svg.band("part", (0.0, axis.place(value)), ROW / 2.0 - 7.0, 14.0);
@@ -190,7 +187,7 @@ fn write_row(
             "{} {} {}",
             pair.relative,
             pair.interval,
-            words::of_verdict(pair.comparison.verdict).0
+            verdict::word(pair.comparison.verdict).0
         );
         write_text(out, class, VERDICTS, middle + 4.0, &verdict);
     }

@@ -7,23 +7,18 @@ use super::{
     svg::{Svg, escape},
 };
 
-/// One figure.
 pub(crate) struct Stack {
-    /// What it shows, in a few words.
     pub(crate) title: String,
-    /// What values are shown in: `µs`.
+    /// Unit of the values: `µs`.
     pub(crate) unit: String,
-    /// The names of the parts, in the order of the bars.
+    /// Names of the parts, in the order of a bar's values.
     pub(crate) parts: Vec<String>,
-    /// The bars.
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar.
 pub(crate) struct Bar {
-    /// Its name.
     pub(crate) name: String,
-    /// What each part takes, in the figure's unit.
+    /// Values of the parts, in the figure's unit.
     pub(crate) values: Vec<f64>,
     /// The 95 % interval of all together.
     pub(crate) ci95: Option<[f64; 2]>,

@@ -60,7 +60,7 @@ impl Svg {
         }
     }
 
-    /// What follows has its y counted from the middle of the height, up to [`Svg::finish`].
+    /// Moves the origin of y to the middle of the height, up to [`Svg::finish`].
     pub(crate) fn middle(&mut self) {
         self.out
             .push_str("<svg y=\"50%\" width=\"100%\" height=\"1\">");
@@ -87,7 +87,6 @@ impl Svg {
         );
     }
 
-    /// A line from top to bottom.
     pub(crate) fn upright(&mut self, class: &str, x: f64) {
         let x = short(x);
         let _ = write!(
@@ -115,7 +114,6 @@ impl Svg {
         );
     }
 
-    /// A point.
     pub(crate) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
         let [x, y, radius] = [at.0, at.1, radius].map(short);
         let _ = write!(
@@ -157,7 +155,6 @@ impl Svg {
         self.out.push_str(markup);
     }
 
-    /// The markup.
     pub(crate) fn finish(mut self) -> String {
         self.out.push_str(&"</svg>".repeat(self.open + 1));
         self.out

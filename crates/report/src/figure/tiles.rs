@@ -1,74 +1,92 @@
-//! Rows of tiles under column heads, shared by figures with many cells.
+//! Tables of cases as figures: rows of tiles under column heads.
 
 use std::fmt::Write;
 
 use super::svg::{Svg, escape};
-use crate::{cost::CostText, style::Tone};
+use crate::{
+    case_table::{CaseCell, CaseTable, CellRow, ColumnHead},
+    rows::RowGroup,
+    style::Tone,
+};
 
 /// Pixels of a row.
 const HEIGHT: f64 = 26.0;
-/// Free between cells, in percent of the width and in pixels.
+/// Gap between cells, in percent of the width and in pixels.
 const GAP: (f64, f64) = (0.5, 2.0);
 
-/// A tile.
-pub(crate) struct Tile {
-    /// Its classes.
-    pub(crate) class: String,
-    /// What stands in it.
-    pub(crate) text: String,
-    /// The same in words.
-    pub(crate) title: String,
+pub(super) struct Tile {
+    pub(super) class: String,
+    pub(super) text: String,
+    /// Text for those who cannot see the colour.
+    pub(super) title: String,
 }
 
 impl Tile {
-    /// A cost below a head, in a class where it has a number; `more` is shown beside it.
-    pub(crate) fn of(
-        head: &str,
-        unit: &str,
-        cost: &CostText,
+    /// A cost, in `class` if there is a number; `more` is added to the title.
+    pub(super) fn new(
+        head: &ColumnHead,
+        cell: &CaseCell<'_>,
         class: String,
         more: &[&str],
     ) -> Self {
-        let title = match cost.tone {
-            Tone::Plain => format!("{head}: {} {unit}", cost.value),
-            _ => format!("{head}: {}", cost.value),
+        let (text, label) = (&cell.text, &head.label);
+        let title = match text.tone {
+            Tone::Plain => format!("{label}: {} {}", text.value, head.unit),
+            _ => format!("{label}: {}", text.value),
         };
-        let parts = [
-            title.as_str(),
-            &cost.spread,
-            cost.why.as_deref().unwrap_or_default(),
-        ];
+        let why = text.why.as_deref().unwrap_or_default();
+        let parts = [title.as_str(), &text.spread, why, &text.note];
         let parts = parts.iter().chain(more).filter(|part| !part.is_empty());
         Tile {
-            class: match cost.tone {
+            class: match text.tone {
                 Tone::Alarm => "none alarm".to_owned(),
                 Tone::Quiet => "none".to_owned(),
                 _ => class,
             },
-            text: cost.value.clone(),
+            text: text.value.clone(),
             title: parts.copied().collect::<Vec<_>>().join(", "),
         }
     }
 }
 
-/// The beginning of a figure: a head and what stands below it for each column.
-pub(crate) fn heads(heads: &[(String, String)]) -> String {
+/// Returns the figure of some columns of a table, each cell drawn by `tile`.
+pub(super) fn figure(
+    table: &CaseTable<'_>,
+    groups: &[RowGroup<CellRow<'_>>],
+    columns: &[usize],
+    tile: impl Fn(&CaseCell<'_>, &ColumnHead) -> Tile,
+) -> String {
     let mut out = String::from(
         "<div class=\"rows heat\"><div class=\"row head\"><div class=\"label\"></div><div class=\"heads\">",
     );
-    for (head, below) in heads {
+    for head in columns.iter().map(|at| &table.heads[*at]) {
+        let below = match head.against {
+            Some(first) => format!("against {}", table.heads[first].label),
+            None => head.unit.clone(),
+        };
         let _ = write!(
             out,
             "<div><b>{}</b> <span class=\"muted\">{}</span></div>",
-            escape(head),
-            escape(below)
+            escape(&head.label),
+            escape(&below)
         );
     }
-    out + "</div></div>"
+    out += "</div></div>";
+    for group in groups {
+        if !group.name.is_empty() {
+            let _ = write!(out, "<h3>{}</h3>", escape(&group.name));
+        }
+        for cells in &group.rows {
+            let tiles = columns
+                .iter()
+                .map(|at| tile(&cells.cells[*at], &table.heads[*at]));
+            out += &row(&cells.name, &tiles.collect::<Vec<_>>());
+        }
+    }
+    out + "</div>"
 }
 
-/// A row of tiles.
-pub(crate) fn row(name: &str, tiles: &[Tile]) -> String {
+fn row(name: &str, tiles: &[Tile]) -> String {
     let titles: Vec<&str> = tiles.iter().map(|tile| tile.title.as_str()).collect();
     let title = format!("{name}: {}", titles.join("; "));
     let mut svg = Svg::new("heat", HEIGHT, &title, "");

@@ -2,15 +2,15 @@
 //! trial is left out: if there are many, lines replace those that overlap.
 
 use super::svg::{Svg, escape};
-use crate::words;
+use crate::cost;
 use bpfcost_record::{CaseRecord, Record};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// Pixels of the plot.
 const HEIGHT: f64 = 84.0;
 /// Free above and below.
 const EDGE: f64 = 6.0;
-/// Up to this many trials are dots; more are lines over those that fall together.
+/// Number of trials up to which they are dots; more are lines over those that fall together.
 const DOTS: usize = 300;
 /// Lines across.
 const ACROSS: usize = 96;
@@ -31,7 +31,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     }
     let low = trials.iter().map(|trial| trial.1).reduce(f64::min)?;
     let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
-    let name = bpfcost_text::line(&case.name);
+    let name = line(&case.name);
     let raw = case.raw.as_ref();
     let drawn = raw
         .into_iter()
@@ -45,7 +45,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let decimals = number::decimals((high - low) / 4.0).min(2);
     let shown = |end: f64| {
         if record.unit.is_counted() {
-            words::value(end, None, record.unit)
+            cost::value(end, None, record.unit)
         } else {
             number::fixed(end, decimals)
         }
@@ -54,7 +54,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let [bottom_label, top_label] = [scale.low, scale.high].map(shown);
     let count = number::plural(trials.len(), "trial");
     let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
-    let desc = match case.raw.as_ref().and_then(words::half_width) {
+    let desc = match case.raw.as_ref().and_then(cost::half_width) {
         Some(width) => format!("The estimate is known to ±{}.", number::percent(width)),
         None => String::new(),
     };
@@ -93,7 +93,7 @@ struct TrialRange {
 impl TrialRange {
     /// 0 at the lowest value drawn, 1 at the highest.
     fn share(&self, value: f64) -> f64 {
-        // Halves, for the whole range may be more than a number holds.
+        // The whole range may overflow, so halves.
         let share = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
         if share.is_finite() {
             share.clamp(0.0, 1.0)

@@ -2,15 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::{CellText, Matrix};
-use crate::table::{Cell, Head, Table};
+use super::Matrix;
+use crate::{
+    case_table::{CaseCell, ColumnHead},
+    table::{Cell, Head, Table},
+};
 use bpfcost_model::Grid;
 use bpfcost_record::{Difference, VerdictRecord};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// Changes beyond this share are named.
 const NAMED: f64 = 0.10;
-/// The most that are named.
 const MOST: usize = 30;
 
 /// A table for each target that is compared, where cases span a grid: the largest increase first.
@@ -18,22 +20,24 @@ pub fn changes(matrix: &Matrix<'_>) -> Vec<Table> {
     let Some(grid) = &matrix.grid else {
         return Vec::new();
     };
-    let pairs =
-        (0..matrix.heads.len()).filter_map(|here| Some([matrix.heads[here].against?, here]));
+    let heads = matrix.table.heads.iter().enumerate();
+    let pairs = heads.filter_map(|(here, head)| Some([head.against?, here]));
     pairs.map(|pair| table(matrix, grid, pair)).collect()
 }
 
-/// A case that two targets have.
 struct CaseChange<'a> {
     row: &'a str,
     column: &'a str,
-    name: &'a str,
-    /// Its costs on the other target and on this one.
-    costs: [&'a CellText; 2],
+    /// Costs on the other target and on this one.
+    costs: [&'a CaseCell<'a>; 2],
     difference: Difference,
 }
 
 impl CaseChange<'_> {
+    fn name(&self) -> String {
+        line(self.costs[1].case.as_deref().map_or("", |case| &case.name))
+    }
+
     fn is_large(&self) -> bool {
         let differs = matches!(
             self.difference.verdict,
@@ -44,18 +48,16 @@ impl CaseChange<'_> {
 }
 
 fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
-    let [there, here] = columns.map(|column| &matrix.heads[column]);
+    let [there, here] = columns.map(|column| &matrix.table.heads[column]);
     let over = number::round_percent(NAMED);
-    let changes = matrix.rows().filter_map(|row| {
-        let case = &matrix.cross_target.rows[row.index];
-        let cell = &case.cells[columns[1]];
-        let (grid_row, column) = (cell.case.as_deref()?).cell(grid)?;
+    let changes = matrix.table.rows().filter_map(|row| {
+        let costs = columns.map(|column| &row.cells[column]);
+        let (row, column) = costs[1].case.as_deref()?.cell(grid)?;
         Some(CaseChange {
-            row: grid_row,
+            row,
             column,
-            name: case.name,
-            costs: columns.map(|column| &row.cells[column]),
-            difference: cell.difference?,
+            costs,
+            difference: costs[1].difference?,
         })
     });
     let all: Vec<CaseChange<'_>> = changes.collect();
@@ -75,17 +77,17 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
         0 if named == 0 => format!("No case changed by over {over}."),
         0 => format!(
             "Each value of {} that changed with {} {} is listed once.",
-            bpfcost_text::line(&grid.rows),
-            bpfcost_text::line(&grid.columns),
-            bpfcost_text::line(first)
+            line(&grid.rows),
+            line(&grid.columns),
+            line(first)
         ),
         more => format!("{more} more changed less."),
     };
     large.truncate(named);
     large.sort_by(|a, b| b.difference.relative.total_cmp(&a.difference.relative));
-    let cost = |at: usize, head: &super::MatrixHead| {
+    let cost = |at: usize, head: &ColumnHead| {
         Head::number(format!("{}\n{}", head.label, head.unit))
-            .of(move |change: &&CaseChange<'_>| Cell::words(&change.costs[at].text.value))
+            .cells(move |change: &&CaseChange<'_>| Cell::words(&change.costs[at].text.value))
     };
     let relative = |change: &&CaseChange<'_>| {
         let relative = change.difference.relative;
@@ -93,11 +95,10 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
         Cell::number(format!("{percent}{}%", number::HOLD), relative)
     };
     let columns = vec![
-        Head::words("case")
-            .of(|change: &&CaseChange<'_>| Cell::words(bpfcost_text::line(change.name))),
+        Head::words("case").cells(|change: &&CaseChange<'_>| Cell::words(change.name())),
         cost(0, there),
         cost(1, here),
-        Head::number("change").of(relative),
+        Head::number("change").cells(relative),
     ];
     Table {
         title: format!(
@@ -105,6 +106,6 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
             here.label, there.label
         ),
         captions: vec![caption],
-        ..Table::of(columns, &large)
+        ..Table::new(columns, &large)
     }
 }

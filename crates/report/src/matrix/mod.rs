@@ -8,112 +8,53 @@ mod grid;
 mod summary;
 mod view;
 
+use std::collections::HashMap;
+
 pub use self::{changes::changes, summary::sentence, view::view};
-use crate::{absent, cost::CostText, rows, style::Tone, target, words};
+use crate::{
+    case_table::{CaseCell, CaseTable, CellRow, ColumnHead},
+    rows::{self, RowGroup},
+    style::Tone,
+    target,
+};
 use bpfcost_model::{Grid, Role};
 use bpfcost_record::{
-    CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference, VerdictRecord,
-    by_experiment,
+    CrossTarget, CrossTargetCell, CrossTargetColumn, CrossTargetRow, Difference, Record, Reference,
+    VerdictRecord, by_experiment,
 };
-use bpfcost_text::{self, number};
+use bpfcost_stats::session_spread::SessionSpread;
+use bpfcost_text::{line, number};
 
-/// Stands where a case was no part of a run.
+/// Shown for a case that was no part of a run.
 const ABSENT: &str = "—";
 
 /// One experiment on several targets, as text.
 #[derive(Debug)]
 pub struct Matrix<'a> {
-    /// What the text was made from.
-    pub cross_target: CrossTarget<'a>,
+    /// Targets.
+    pub columns: Vec<CrossTargetColumn<'a>>,
+    /// Cases by heading, with a column for each target.
+    pub table: CaseTable<'a>,
     /// The experiment's name.
     pub experiment: String,
-    /// The targets.
-    pub heads: Vec<MatrixHead>,
-    /// The cases by heading.
-    pub groups: Vec<MatrixGroup>,
     /// Groups of a short view: of a grid its first column, of curves the usual circumstances.
     short: usize,
-    /// The factors whose values are groups and rows, where cases span a grid.
+    /// Factors whose values are groups and rows, where cases span a grid.
     pub grid: Option<Grid>,
-    /// What no target can run, with the reason; of a grid alone.
-    pub absent: Vec<(String, String)>,
-    /// Why cells have no number; each is marked where it holds.
-    pub footnotes: Vec<String>,
+    /// Spread between sessions that widened the intervals of times most ([`CrossTarget::session_spread`]).
+    pub session_spread: Option<SessionSpread>,
+    /// Number of earlier sessions of the same targets, which are left out.
+    pub left_out: usize,
 }
 
-/// One target.
-#[derive(Debug)]
-pub struct MatrixHead {
-    /// `vm:6.1 (emulated)`.
-    pub label: String,
-    /// `ns/op`.
-    pub unit: String,
-    /// The column that it is compared with.
-    pub against: Option<usize>,
-}
-
-/// The cases of one heading.
-#[derive(Debug)]
-pub struct MatrixGroup {
-    /// The heading.
-    pub name: String,
-    /// Its cases.
-    pub rows: Vec<MatrixRow>,
-}
-
-/// One case on every target.
-#[derive(Debug)]
-pub struct MatrixRow {
-    /// Its place in [`CrossTarget::rows`].
-    pub index: usize,
-    /// The case's name.
-    pub name: String,
-    /// What it costs on each target.
-    pub cells: Vec<CellText>,
-}
-
-/// One case on one target.
-#[derive(Debug, Default)]
-pub struct CellText {
-    /// The cost, or why there is none.
-    pub text: CostText,
-    /// The place of the footnote that says why there is no number.
-    pub footnote: Option<usize>,
-    /// How it differs from the target that this one is compared with.
-    pub difference: Option<DifferenceText>,
-}
-
-impl CellText {
-    /// The cost, with the mark of its footnote.
-    pub fn marked(&self) -> String {
-        format!("{}{}", self.text.value, absent::mark(self.footnote))
-    }
-}
-
-/// Where a row stands.
-struct RowPosition {
-    /// Its place in [`CrossTarget::rows`].
-    index: usize,
+/// Position of a row, and its name there.
+struct RowPosition<'a> {
+    row: CrossTargetRow<'a>,
     group: String,
     name: String,
 }
 
-/// A difference, as text.
-#[derive(Clone, Debug)]
-pub struct DifferenceText {
-    /// What the text was made from.
-    pub difference: Difference,
-    /// `−4.1 %`.
-    pub relative: String,
-    /// `[−6.0, −2.1]`; empty for counts.
-    pub interval: String,
-    /// `costs less`.
-    pub verdict: &'static str,
-    /// The tone of the verdict.
-    pub tone: Tone,
-}
-
-/// What is shown of some records: a matrix where an experiment has several targets, and every record.
+/// Records of one experiment, as they are shown: side by side if they have several targets.
 #[derive(Debug)]
 pub enum ReportPart<'a> {
     /// One experiment on several targets.
@@ -132,110 +73,96 @@ pub fn parts(records: &[Record]) -> Vec<ReportPart<'_>> {
 }
 
 impl<'a> Matrix<'a> {
-    /// The records of one experiment; `None` where they have fewer than two targets, or are of a workload: what a
-    /// server takes is not compared between runs, and each record shows what probes add.
+    /// Returns the matrix of one experiment's records. `None` if they have fewer than two targets, or are of a workload:
+    /// costs of a server are not compared between runs, and each record shows the costs of its probes.
     pub fn new(records: &[&'a Record]) -> Option<Self> {
         if records.iter().any(|record| record.layout.times_windows()) {
             return None;
         }
-        let cross_target = CrossTarget::new(records);
-        let first = cross_target
-            .columns
-            .first()
-            .filter(|_| cross_target.columns.len() > 1)?;
-        let experiment = bpfcost_text::line(&first.record.experiment);
+        let CrossTarget {
+            columns,
+            rows,
+            session_spread,
+            left_out,
+        } = CrossTarget::new(records);
+        let first = columns.first().filter(|_| columns.len() > 1)?;
         let grid = first.record.layout.grid();
-        let (placed, absent) = grid::placed(&cross_target, grid);
-        let mut footnotes = Vec::new();
-        let mut groups: Vec<MatrixGroup> = Vec::new();
+        let (positions, absent) = grid::positions(&columns, rows, grid);
+        let mut table = CaseTable {
+            heads: columns.iter().map(head).collect(),
+            absent,
+            ..CaseTable::default()
+        };
         let mut short = 0;
-        let mut places = std::collections::HashMap::new();
-        for placed in placed {
-            let case = &cross_target.rows[placed.index];
+        let mut places = HashMap::new();
+        for RowPosition { row, group, name } in positions {
             // Floors may share a heading with cases, and stand last all the same.
-            let apart = apart(&cross_target, placed.index);
-            let key = (placed.group.clone(), case.role == Role::Floor, apart);
-            let place = *places.entry(key).or_insert_with(|| {
-                let name = rows::group_heading(&placed.group, &placed.name);
-                let rows = Vec::new();
-                groups.push(MatrixGroup { name, rows });
+            let apart = is_apart(&row, &columns);
+            let place = (group.clone(), row.role == Role::Floor, apart);
+            let place = *places.entry(place).or_insert_with(|| {
+                let name = rows::group_heading(&group, &name);
+                table.groups.push(RowGroup { name, rows: vec![] });
                 if !apart {
-                    short = groups.len();
+                    short = table.groups.len();
                 }
-                groups.len() - 1
+                table.groups.len() - 1
             });
-            let cells = case.cells.iter().zip(&cross_target.columns);
-            let cells = cells.map(|(cell, column)| cell_text(cell, column.record, &mut footnotes));
-            groups[place].rows.push(MatrixRow {
-                index: placed.index,
-                name: placed.name,
-                cells: cells.collect(),
-            });
+            let cells = row.cells.into_iter().zip(&columns);
+            let cells = cells
+                .map(|(cell, column)| case_cell(cell, column.record))
+                .collect();
+            table.push(place, CellRow { name, cells });
         }
         if grid.is_some() {
-            short = groups.len().min(1);
+            short = table.groups.len().min(1);
         }
         Some(Matrix {
-            heads: cross_target.columns.iter().map(head).collect(),
-            experiment,
+            experiment: line(&first.record.experiment),
+            table,
             short,
-            groups,
             grid: grid.cloned(),
-            absent,
-            footnotes,
-            cross_target,
+            session_spread,
+            left_out,
+            columns,
         })
     }
 
-    /// All groups, or those of a short view.
-    pub fn shown(&self, all: bool) -> &[MatrixGroup] {
-        if all {
-            &self.groups
-        } else {
-            &self.groups[..self.short]
-        }
+    /// Returns all groups, or those of a short view.
+    pub fn groups(&self, all: bool) -> &[RowGroup<CellRow<'a>>] {
+        let groups = &self.table.groups;
+        if all { groups } else { &groups[..self.short] }
     }
 
-    /// What has no number in a view, and why, one line each.
+    /// Cells of a view that have no number, with the reason, one line each.
     pub fn notes(&self, all: bool) -> Vec<String> {
-        let rows = self.shown(all).iter().flat_map(|group| &group.rows);
-        let cells = rows.flat_map(|row| &row.cells);
-        let places = cells.filter_map(|cell| cell.footnote);
-        absent::notes(&self.absent, &self.footnotes, places)
-    }
-
-    /// The rows of all groups.
-    pub fn rows(&self) -> impl Iterator<Item = &MatrixRow> {
-        self.groups.iter().flat_map(|group| &group.rows)
+        self.table.notes(self.groups(all))
     }
 
     /// The differences of the cases (not of floors) in a column.
     pub fn differences(&self, column: usize) -> impl Iterator<Item = Difference> {
-        self.cross_target
-            .rows
-            .iter()
-            .filter(|row| row.role == Role::Case)
-            .filter_map(move |row| row.cells.get(column)?.difference)
+        let cases = |row: &&CellRow<'_>| row.case().is_some_and(|case| case.role == Role::Case);
+        let rows = self.table.rows().filter(cases);
+        rows.filter_map(move |row| row.cells.get(column)?.difference)
     }
 }
 
-/// Whether a row is beside the usual curves: under other circumstances, or a floor of them.
-fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
-    let row = &cross_target.rows[row];
-    let mut cells = row.cells.iter().zip(&cross_target.columns);
-    cells.any(
-        |(cell, column)| match (cell.case.as_deref(), column.record.layout.scaling()) {
-            (Some(case), Some(scaling)) => match case.point(scaling) {
-                Some(_) => !case.beside_point(scaling).is_empty(),
-                None => case.role == Role::Floor,
-            },
-            _ => false,
-        },
-    )
+/// Returns true if a row is beside the usual curves: under other circumstances, or a floor of them.
+fn is_apart(row: &CrossTargetRow<'_>, columns: &[CrossTargetColumn<'_>]) -> bool {
+    let mut cells = row.cells.iter().zip(columns);
+    cells.any(|(cell, column)| {
+        let layout = &column.record.layout;
+        let Some((case, scaling)) = cell.case.as_deref().zip(layout.scaling()) else {
+            return false;
+        };
+        match case.point(scaling) {
+            Some(_) => !case.beside_point(scaling).is_empty(),
+            None => case.role == Role::Floor,
+        }
+    })
 }
 
-fn head(column: &CrossTargetColumn<'_>) -> MatrixHead {
-    MatrixHead {
+fn head(column: &CrossTargetColumn<'_>) -> ColumnHead {
+    ColumnHead {
         label: target::label(column.record),
         unit: column.record.unit.to_string(),
         against: match column.against {
@@ -245,36 +172,21 @@ fn head(column: &CrossTargetColumn<'_>) -> MatrixHead {
     }
 }
 
-fn cell_text(cell: &CrossTargetCell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
-    let text = match cell.case.as_deref() {
-        Some(case) => CostText::new(case, record),
-        None => CostText {
-            value: ABSENT.to_owned(),
-            tone: Tone::Quiet,
-            ..CostText::default()
-        },
-    };
-    let why = text.why.as_deref();
-    CellText {
-        footnote: why.map(|why| absent::footnote(footnotes, why)),
-        text,
-        difference: cell.difference.map(difference_text),
+fn case_cell<'a>(cell: CrossTargetCell<'a>, record: &Record) -> CaseCell<'a> {
+    let difference = cell.difference;
+    let mut cell = CaseCell::new(cell.case, record);
+    if cell.case.is_none() {
+        (cell.text.value, cell.text.tone) = (ABSENT.to_owned(), Tone::Quiet);
     }
+    CaseCell { difference, ..cell }
 }
 
-fn difference_text(difference: Difference) -> DifferenceText {
-    let relative = match (difference.relative_ci95, difference.verdict) {
-        // Counts that are the same differ at most by what the clock rounds.
+/// `−4.1 %` and `[−6.0, −2.1]`; the interval is empty for counts.
+pub fn relative(difference: &Difference) -> (String, String) {
+    let share = match (difference.relative_ci95, difference.verdict) {
+        // Counts that are the same differ at most by the rounding of the clock.
         (None, VerdictRecord::Same) => 0.0,
         _ => difference.relative,
     };
-    let (relative, interval) = number::change(relative, difference.relative_ci95);
-    let (verdict, tone) = words::of_verdict(difference.verdict);
-    DifferenceText {
-        difference,
-        relative,
-        interval,
-        verdict,
-        tone,
-    }
+    number::change(share, difference.relative_ci95)
 }

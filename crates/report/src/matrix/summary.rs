@@ -3,23 +3,25 @@
 use bpfcost_stats::sample::median;
 
 use super::Matrix;
+use crate::summary;
 use bpfcost_record::{Difference, Status, VerdictRecord};
 use bpfcost_text::number;
 
 /// The matrix in a sentence.
 pub fn sentence(matrix: &Matrix<'_>) -> String {
-    let start = format!("{} on {} targets", matrix.experiment, matrix.heads.len());
-    let mut clauses: Vec<String> = (0..matrix.heads.len())
+    let start = format!(
+        "{} on {} targets",
+        matrix.experiment,
+        matrix.table.heads.len()
+    );
+    let mut clauses: Vec<String> = (0..matrix.table.heads.len())
         .filter_map(|at| differs(matrix, at))
         .collect();
     if clauses.is_empty() {
         clauses.push("they measure in different ways and are not compared".to_owned());
     }
-    for (column, head) in matrix.cross_target.columns.iter().zip(&matrix.heads) {
-        let count = |status| {
-            let cases = column.record.cases.iter();
-            cases.filter(|case| case.status == status).count()
-        };
+    for (column, head) in matrix.columns.iter().zip(&matrix.table.heads) {
+        let count = |status| summary::count(column.record, status);
         let parts = number::counts(&[
             (count(Status::Invalid), "cases are INVALID"),
             (count(Status::Unsupported), "cases can't run"),
@@ -33,17 +35,14 @@ pub fn sentence(matrix: &Matrix<'_>) -> String {
 
 /// One target against another, over all cases that both have.
 fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
-    let here = &matrix.heads[at].label;
-    let there = &matrix.heads[matrix.heads[at].against?].label;
+    let here = &matrix.table.heads[at].label;
+    let there = &matrix.table.heads[matrix.table.heads[at].against?].label;
     let differences: Vec<Difference> = matrix.differences(at).collect();
     let relative: Vec<f64> = differences.iter().map(|one| one.relative).collect();
     let Some(middle) = median(&relative) else {
         return Some(format!("{here} and {there} have no case in common"));
     };
-    let what = match (
-        matrix.cross_target.columns[at].record.unit.is_counted(),
-        middle > 0.0,
-    ) {
+    let what = match (matrix.columns[at].record.unit.is_counted(), middle > 0.0) {
         (true, false) => "fewer instructions than",
         (true, true) => "more instructions than",
         (false, false) => "less time than",

@@ -1,25 +1,20 @@
 //! Several targets side by side as tables and a figure.
 
-use super::{DifferenceText, Matrix, MatrixRow, changes, sentence};
+use super::{Matrix, changes, relative, sentence};
 use crate::{
+    case_table::{CaseCell, CellRow, cost_columns},
+    cost,
     figure::heat,
+    notes,
     section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
     style::Tone,
-    table::{Cell, Head, Note, Table},
-    target, warnings, words,
+    table::{Cell, Column, Head, Note, Table},
+    target, verdict, warnings,
 };
-use bpfcost_record::{CrossTargetColumn, Record, Reference, Status};
+use bpfcost_record::{CrossTargetColumn, Difference, Record, Reference, Status};
+use bpfcost_text::line;
 
-/// What the colours of the figure mean.
-const KEY: &str = "<span class=\"key\"><i class=\"k-heat less\"></i> ▼ costs less</span> \
-    <span class=\"key\"><i class=\"k-heat more\"></i> ▲ costs more</span> \
-    <span class=\"key\"><i class=\"k-heat same\"></i> = the same</span> \
-    <span class=\"key\"><i class=\"k-heat open\"></i> ? unresolved</span>";
-/// How to read the figure.
-const SHADES: &str = "Stronger colours beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets without a comparison show \
-    the cost.";
-
-/// Several targets side by side. Except in a short view, the records follow in full.
+/// Returns the view of several targets side by side. Except in a short view, the records follow in full.
 pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     let mut sections = vec![Section::Table(targets(matrix))];
     sections.extend(table_sections(changes(matrix)));
@@ -31,119 +26,83 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     }
     sections.push(Section::Table(costs(matrix, detail)));
     if detail == Detail::Brief {
-        sections.push(disturbed(matrix, detail));
-    }
-    if detail == Detail::Brief {
+        sections.push(disturbances(matrix, detail));
         shorten(&mut sections);
     }
     View {
-        title: format!("{} on {} targets", matrix.experiment, matrix.heads.len()),
+        title: format!(
+            "{} on {} targets",
+            matrix.experiment,
+            matrix.table.heads.len()
+        ),
         summary: sentence(matrix),
         sections,
         ..View::default()
     }
 }
 
-/// What each target is.
+/// A row for each target: its kernel, its reference, and the origin of its numbers.
 fn targets(matrix: &Matrix<'_>) -> Table {
-    let first = |standing: &CrossTargetColumn<'_>| match standing.against {
-        Reference::Column(first) => matrix.heads[first].label.clone(),
+    type Target<'a> = CrossTargetColumn<'a>;
+    let first = |one: &Target<'_>| match one.against {
+        Reference::Column(first) => matrix.table.heads[first].label.clone(),
         Reference::First | Reference::Nothing(_) => String::new(),
     };
-    let numbers = |record: &Record| {
-        let (machine, counted) = (&record.machine, record.unit.is_counted());
-        let emulator = machine.emulator.as_deref().map(bpfcost_text::line);
-        let cpu = (!counted && !target::is_emulated(record))
-            .then(|| format!("on {}", bpfcost_text::line(&machine.cpu)));
-        let emulator = emulator.map(|emulator| format!("in {emulator}"));
-        let how = if counted { "counted" } else { "timed" }.to_owned();
-        let parts = [Some(how), cpu, emulator];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    };
     let columns = vec![
-        Head::words("target")
-            .of(|one: &CrossTargetColumn<'_>| Cell::words(target::label(one.record))),
-        Head::words("kernel")
-            .of(|one: &CrossTargetColumn<'_>| Cell::words(target::kernel(one.record))),
-        Head::words("compared with").of(|one: &CrossTargetColumn<'_>| Cell::words(first(one))),
-        Head::words("costs are").of(|one: &CrossTargetColumn<'_>| Cell::words(numbers(one.record))),
+        Head::words("target").cells(|one: &Target<'_>| Cell::words(target::label(one.record))),
+        Head::words("kernel").cells(|one: &Target<'_>| Cell::words(target::kernel(one.record))),
+        Head::words("compared with").cells(|one: &Target<'_>| Cell::words(first(one))),
+        Head::words("costs are").cells(|one: &Target<'_>| Cell::words(origin(one.record))),
     ];
     Table {
         title: "Targets".to_owned(),
-        ..Table::of(columns, &matrix.cross_target.columns)
+        ..Table::new(columns, &matrix.columns)
     }
 }
 
-/// Every case on every target: what it costs there, how far that is open, and how it differs.
+/// `counted in QEMU 10.0`, `timed on AMD EPYC 9004`.
+fn origin(record: &Record) -> String {
+    let (machine, counted) = (&record.machine, record.unit.is_counted());
+    let mut origin = if counted { "counted" } else { "timed" }.to_owned();
+    if !counted && !target::is_emulated(record) {
+        origin += &format!(" on {}", line(&machine.cpu));
+    }
+    if let Some(emulator) = &machine.emulator {
+        origin += &format!(" in {}", line(emulator));
+    }
+    origin
+}
+
+/// A row for each case, and columns for each target: cost, spread, remark, and difference from another target.
 fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
     let all = detail != Detail::Brief;
-    let mut columns = vec![Head::words("case").of(|row: &MatrixRow| Cell::words(&row.name))];
-    for (at, (head, standing)) in matrix
-        .heads
-        .iter()
-        .zip(&matrix.cross_target.columns)
-        .enumerate()
-    {
-        let record = standing.record;
-        let cost = move |row: &MatrixRow| {
-            record.cost(
-                matrix.cross_target.rows[row.index].cells[at]
-                    .case
-                    .as_deref()?,
-            )
-        };
-        let spread = move |row: &MatrixRow| {
-            let text = &row.cells[at].text;
+    let mut columns = vec![Head::words("case").cells(|row: &CellRow<'_>| Cell::words(&row.name))];
+    for (at, (head, target)) in matrix.table.heads.iter().zip(&matrix.columns).enumerate() {
+        let texts = move |cell: &CaseCell<'_>| {
             let spread = match detail {
-                Detail::Brief | Detail::Document => &text.width,
-                Detail::Full => &text.range,
-                Detail::Page => &text.spread,
+                Detail::Brief | Detail::Document => &cell.text.width,
+                Detail::Full => &cell.text.range,
+                Detail::Page => &cell.text.spread,
             };
-            let low = cost(row).and_then(|cost| Some(cost.ends?[0]));
-            Cell::keyed(spread, low).toned(Tone::Quiet)
+            (cell.marked(), spread.clone())
         };
-        columns.extend([
-            Head::number(format!("{}\n{}", head.label, head.unit)).of(move |row: &MatrixRow| {
-                let cell = &row.cells[at];
-                let value = cost(row).map(|cost| cost.value);
-                Cell::keyed(cell.marked(), value).toned(cell.text.tone)
-            }),
-            Head::words(words::spread_heading(record.unit))
+        let heads = [
+            Head::number(format!("{}\n{}", head.label, head.unit)),
+            Head::words(cost::spread_heading(target.record.unit)),
+        ];
+        columns.extend(cost_columns(at, heads, texts));
+        columns.push(
+            Head::words("note")
                 .joined()
-                .of(spread),
-            Head::words("note").joined().of(move |row: &MatrixRow| {
-                Cell::words(&row.cells[at].text.note).toned(Tone::Quiet)
-            }),
-        ]);
-        let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) else {
-            continue;
-        };
-        let difference_cell = move |row: &MatrixRow, cell: fn(&DifferenceText) -> Cell| {
-            let difference = row.cells[at].difference.as_ref();
-            difference.map_or_else(Cell::default, cell)
-        };
-        columns.extend([
-            Head::number(format!("against\n{}", first.label))
-                .kept()
-                .of(move |row: &MatrixRow| {
-                    difference_cell(row, |text| {
-                        Cell::number(&text.relative, text.difference.relative)
-                    })
+                .cells(move |row: &CellRow<'_>| {
+                    Cell::words(&row.cells[at].text.note).toned(Tone::Quiet)
                 }),
-            Head::words("95\u{A0}% interval")
-                .joined()
-                .of(move |row: &MatrixRow| {
-                    difference_cell(row, |text| {
-                        let ends = text.difference.relative_ci95;
-                        Cell::keyed(&text.interval, ends.map(|ends| ends[0]))
-                    })
-                }),
-            Head::words("verdict").joined().of(move |row: &MatrixRow| {
-                difference_cell(row, |text| Cell::words(text.verdict).toned(text.tone))
-            }),
-        ]);
+        );
+        if let Some(first) = head.against {
+            columns.extend(difference_columns(at, &matrix.table.heads[first].label));
+        }
     }
-    let groups = matrix.shown(all).iter();
+    let groups = matrix.groups(all).iter();
     let notes = matrix.notes(all).into_iter();
     Table {
         title: "Costs".to_owned(),
@@ -156,14 +115,34 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
     }
 }
 
+/// The relative difference, its interval, and the verdict, for the column of cells at `at`.
+fn difference_columns<'a>(at: usize, first: &str) -> [Column<'static, CellRow<'a>>; 3] {
+    let column = move |head: Head, cell: fn(&Difference) -> Cell| {
+        head.cells(move |row: &CellRow<'_>| {
+            let difference = row.cells[at].difference.as_ref();
+            difference.map_or_else(Cell::default, cell)
+        })
+    };
+    let against = Head::number(format!("against\n{first}")).adjacent();
+    [
+        column(against, |one| Cell::number(relative(one).0, one.relative)),
+        column(Head::words("95\u{A0}% interval").joined(), |one| {
+            Cell::keyed(relative(one).1, one.relative_ci95.map(|ends| ends[0]))
+        }),
+        column(Head::words("verdict").joined(), |one| {
+            let (word, tone) = verdict::word(one.verdict);
+            Cell::words(word).toned(tone)
+        }),
+    ]
+}
+
 /// The cases that are invalid on any target.
 fn problems(matrix: &Matrix<'_>) -> Vec<Section> {
     let mut sections = Vec::new();
-    for (column, head) in matrix.cross_target.columns.iter().zip(&matrix.heads) {
+    for (column, head) in matrix.columns.iter().zip(&matrix.table.heads) {
         let cases = column.record.cases.iter();
         let invalid = cases.filter(|case| case.status == Status::Invalid);
-        for (problem, details) in invalid.flat_map(|case| words::invalid_lines(case, column.record))
-        {
+        for (problem, details) in invalid.flat_map(|case| notes::problems(case, column.record)) {
             let problem = format!("{}: {problem}", head.label);
             sections.push(Section::Problem(ProblemText { problem, details }));
         }
@@ -171,41 +150,36 @@ fn problems(matrix: &Matrix<'_>) -> Vec<Section> {
     sections
 }
 
-/// Where targets differ: as many columns a figure as fit, with the target that they are compared with.
+/// Figures of the differences: as many columns a figure as fit, with the target that they are compared with.
 fn figures(matrix: &Matrix<'_>) -> Figures {
     let mut figures: Vec<Vec<usize>> = Vec::new();
-    for (column, head) in matrix.heads.iter().enumerate() {
+    for (column, head) in matrix.table.heads.iter().enumerate() {
         match figures.last_mut() {
             Some(figure) if figure.len() < heat::MOST => figure.push(column),
             _ => figures.push(head.against.into_iter().chain([column]).collect()),
         }
     }
-    let compares = matrix.heads.iter().any(|head| head.against.is_some());
+    let compares = matrix.table.heads.iter().any(|head| head.against.is_some());
     let if_compared = |words: &str| if compares { words } else { "" }.to_owned();
-    let figure = |columns: &Vec<usize>| heat::render(matrix, columns).into();
+    let figure = |columns: &Vec<usize>| heat::differences(matrix, columns).into();
     Figures {
         title: "Where they differ".to_owned(),
-        key: if_compared(KEY),
-        caption: if_compared(SHADES),
+        key: if_compared(heat::DIFFERENCES_KEY),
+        caption: if_compared(heat::DIFFERENCES_CAPTION),
         figures: figures.iter().map(figure).collect(),
         ..Figures::default()
     }
 }
 
-/// What disturbed the records, where they don't follow.
-fn disturbed(matrix: &Matrix<'_>, detail: Detail) -> Section {
-    let columns = matrix.cross_target.columns.iter().zip(&matrix.heads);
-    let labelled = columns.map(|(column, head)| {
-        let mut warnings = warnings::of(column.record, detail);
-        for line in &mut warnings.lines {
-            *line = format!("{}: {line}", head.label);
-        }
-        warnings
-    });
+/// The warnings of the records, where these do not follow.
+fn disturbances(matrix: &Matrix<'_>, detail: Detail) -> Section {
     let mut all = Warnings::default();
-    for one in labelled {
-        all.lines.extend(one.lines);
-        all.more += one.more;
+    for (column, head) in matrix.columns.iter().zip(&matrix.table.heads) {
+        let warnings = warnings::warnings(column.record, detail);
+        let lines = warnings.lines.into_iter();
+        all.lines
+            .extend(lines.map(|warning| format!("{}: {warning}", head.label)));
+        all.more += warnings.more;
     }
     Section::Warnings(all)
 }

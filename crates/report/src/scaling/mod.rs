@@ -2,21 +2,22 @@
 //! and where it ends, the time per thread, and the comparisons.
 
 pub mod plot;
-mod rate;
 mod sections;
 mod summary;
+mod tables;
 mod verdict;
 
 pub use self::summary::sentence;
 use crate::{
-    missed,
-    rows::{self, PairRow, RowGroup},
+    cost::CostText,
+    misses,
+    rows::{self, CaseRow, PairRow, RowGroup},
     table::{Cell, Table},
     target,
 };
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// Marks the knee of a curve.
 const KNEE_MARK: &str = "◆";
@@ -34,13 +35,13 @@ const FAIR: f64 = 0.9;
 /// A record whose cases make curves.
 #[derive(Debug)]
 pub struct Chart<'a> {
-    /// What it was made from.
+    /// Source of the curves.
     pub record: &'a Record,
     /// The curves.
     pub curves: Curves<'a>,
-    /// What rates are shown in.
+    /// Unit in which rates are shown.
     pub rate_unit: RateUnit,
-    /// Whether rates say anything about speed: not where an emulator took the time.
+    /// True if rates show speed: not where an emulator took the time.
     pub tells_speed: bool,
 }
 
@@ -61,13 +62,13 @@ impl<'a> Chart<'a> {
 
     /// The tables, most important first; those of every point too, where `all` is wanted.
     pub fn tables(&self, all: bool) -> Vec<Table> {
-        let mut tables = rate::tables(self, all);
+        let mut tables = tables::tables(self, all);
         tables.extend(verdict::table(self));
         tables
     }
 
     /// The cases that are on no curve, by heading; no floors.
-    pub fn others(&self) -> Vec<RowGroup<'a>> {
+    pub fn others(&self) -> Vec<RowGroup<CaseRow<'a>>> {
         let mut groups = rows::groups(self.record);
         for group in &mut groups {
             group.rows.retain(|row| {
@@ -91,23 +92,23 @@ impl<'a> Chart<'a> {
     }
 
     /// The number of threads at which curves are compared: one for each CPU, or the next lower number measured.
-    pub fn told_at(&self) -> u32 {
+    pub fn compared_at(&self) -> u32 {
         self.usual().unshared(self.curves.cpus).unwrap_or(1)
     }
 
-    /// What a rate counts: `pairs`.
+    /// Plural noun for the operations of a rate: `pairs`.
     pub fn operations(&self) -> String {
-        bpfcost_text::line(operations(&self.curves.scaling.rate))
+        line(operations(&self.curves.scaling.rate))
     }
 
-    /// One of them: `pair`.
+    /// Noun for one operation: `pair`.
     pub fn operation(&self) -> String {
         singular(&self.operations())
     }
 
     /// `1 thread`, `8 threads`.
     pub fn threads(&self, count: u32) -> String {
-        let noun = bpfcost_text::line(&self.curves.scaling.over);
+        let noun = line(&self.curves.scaling.over);
         number::plural(count as usize, &singular(&noun))
     }
 
@@ -129,13 +130,13 @@ impl<'a> Chart<'a> {
         with_ends(rate.value / size, ci95)
     }
 
-    /// Whether a point's threads were served unevenly. Where they share CPUs, that is the scheduler's doing.
+    /// Returns true if a point's threads were served unevenly. Threads that share CPUs do not count: the scheduler decides.
     fn is_unfair(&self, point: &CurvePoint<'_>) -> bool {
         let apart = point.threads <= self.curves.cpus;
         apart && point.fairness().is_some_and(|fairness| fairness < FAIR)
     }
 
-    /// A cell of the rate at a point, with its marks; or why there is none.
+    /// The cell of the rate at a point, with its marks; or a word for why there is none.
     fn rate_cell(&self, point: &CurvePoint<'_>, knee: bool) -> Cell {
         let Some(rate) = point.rate.filter(|rate| rate.value.is_finite()) else {
             return absent(point.case, self.record);
@@ -160,9 +161,8 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// A share of misses.
 fn share_cell(share: f64) -> Cell {
-    Cell::number(missed::share(share), share)
+    Cell::number(misses::share(share), share)
 }
 
 /// `20.1 ±0.3`; `12 [11, 72]` where the interval reaches far, for then its sides are rarely alike.
@@ -181,14 +181,14 @@ pub fn with_ends(value: f64, ci95: Option<[f64; 2]>) -> String {
     }
 }
 
-/// What stands for a point that has no result.
+/// The cell of a point without a result.
 fn absent(case: &CaseRecord, record: &Record) -> Cell {
-    let row = rows::case_row(case, record);
-    Cell::words(row.cost).toned(row.tone)
+    let cost = CostText::raw(case, record);
+    Cell::words(cost.value).toned(cost.tone)
 }
 
 fn misses_much(point: &CurvePoint<'_>) -> bool {
-    let most = if missed::asked(point.case) {
+    let most = if misses::are_missed_calls(point.case) {
         0.0
     } else {
         MANY_MISSES
@@ -196,11 +196,11 @@ fn misses_much(point: &CurvePoint<'_>) -> bool {
     point.case.misses().is_some_and(|misses| misses > most)
 }
 
-/// A name for the curves of a group, behind what is shown of them.
-fn of_group(group: &CurveGroup<'_>) -> String {
+/// Suffix of titles that names a group of curves; empty for the usual one.
+fn group_suffix(group: &CurveGroup<'_>) -> String {
     match group.apart.as_str() {
         "" => String::new(),
-        apart => format!(", {}", bpfcost_text::line(apart)),
+        apart => format!(", {}", line(apart)),
     }
 }
 
@@ -213,17 +213,17 @@ fn singular(noun: &str) -> String {
     noun.strip_suffix('s').unwrap_or(noun).to_owned()
 }
 
-/// What rates are shown in.
+/// Unit in which rates are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateUnit {
-    /// One of it, in operations.
+    /// Operations per unit.
     pub size: f64,
-    /// What stands before what is counted: `M`.
+    /// Prefix of the unit: `M`.
     pub prefix: &'static str,
 }
 
 impl RateUnit {
-    /// One in which the smallest of some rates still has digits.
+    /// Returns the unit in which the smallest of some rates still has digits.
     pub fn fit(rates: impl Iterator<Item = f64>) -> Self {
         let least = rates
             .filter(|rate| rate.is_finite() && *rate > 0.0)
@@ -254,7 +254,7 @@ impl RateUnit {
     }
 
     /// `M pairs/s`.
-    pub fn of(&self, operations: &str) -> String {
+    pub fn rate_of(&self, operations: &str) -> String {
         format!("{} {operations}/s", self.prefix)
             .trim_start()
             .to_owned()

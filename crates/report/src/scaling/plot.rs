@@ -1,19 +1,19 @@
 //! The curves as figures.
 
-use super::{Chart, of_group};
+use super::{Chart, group_suffix};
 use crate::{
     figure::curve::{CurveSource, Plot, Point, Series},
     rows,
 };
 use bpfcost_record::{Curve, CurveGroup};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// Which colour each name has.
+/// Colours of the names of curves.
 pub struct SeriesColours<'a>(Vec<&'a str>);
 
 impl<'a> SeriesColours<'a> {
-    /// Those of the record's own curves, so that a name has one colour on the whole page.
-    pub fn of(chart: &Chart<'a>) -> Self {
+    /// Returns the colours of the record's own curves, so that a name has one colour on the whole page.
+    pub fn new(chart: &Chart<'a>) -> Self {
         SeriesColours(chart.curves.series())
     }
 
@@ -27,23 +27,23 @@ impl<'a> SeriesColours<'a> {
     }
 }
 
-/// What was measured under some circumstances.
-pub fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
-    let mut hues = SeriesColours::of(chart);
-    let order = super::rate::order(chart, group);
+/// Plot of the curves measured under some circumstances.
+pub(crate) fn group_plot(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
+    let mut hues = SeriesColours::new(chart);
+    let order = super::tables::order(chart, group);
     let lines = order
         .into_iter()
-        .map(|curve| measured_series(chart, curve, hues.hue(curve.series)));
+        .map(|curve| curve_series(chart, curve, hues.hue(curve.series)));
     Plot {
         title: format!(
             "{} a second of all {}, measured{}",
             rows::heading(&chart.operations()),
-            bpfcost_text::line(&chart.curves.scaling.over),
-            of_group(group)
+            line(&chart.curves.scaling.over),
+            group_suffix(group)
         ),
         unit: chart.rate_unit,
-        rates: chart.rate_unit.of(&chart.operations()),
-        over: bpfcost_text::line(&chart.curves.scaling.over),
+        rates: chart.rate_unit.rate_of(&chart.operations()),
+        over: line(&chart.curves.scaling.over),
         cpus: Some(chart.curves.cpus).filter(|cpus| group.counts().contains(cpus)),
         lines: lines.collect(),
         small: !group.apart.is_empty(),
@@ -52,7 +52,7 @@ pub fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
 }
 
 /// A curve of this run.
-pub fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
+pub fn curve_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
     let point = |point: &bpfcost_record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {
@@ -64,7 +64,7 @@ pub fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Seri
         })
     };
     Series {
-        series: bpfcost_text::line(curve.series),
+        series: line(curve.series),
         hue,
         kind: CurveSource::Measured,
         points: curve.points.iter().filter_map(point).collect(),

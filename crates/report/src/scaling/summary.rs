@@ -1,15 +1,15 @@
 //! The curves in one sentence: which has the highest throughput while every thread has a CPU.
 
-use super::{Chart, misses_much, rate};
-use crate::{missed, target};
+use super::{Chart, misses_much, tables};
+use crate::{misses, target};
 use bpfcost_record::{CostEstimate, Curve, CurvePoint};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// The curves in a sentence without its end; `None` where no point has a rate.
 pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     let start = format!(
         "{} on {}",
-        bpfcost_text::line(&chart.record.experiment),
+        line(&chart.record.experiment),
         target::label(chart.record)
     );
     let points = || chart.curves.points().map(|(_, _, point)| point);
@@ -19,7 +19,7 @@ pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     }
     let missing = points().filter(|point| misses_much(point));
     let shares: Vec<f64> = missing.filter_map(|point| point.case.misses()).collect();
-    let worst = missed::share(shares.iter().copied().fold(0.0, f64::max));
+    let worst = misses::share(shares.iter().copied().fold(0.0, f64::max));
     Some(format!(
         "{start}: {} valid; {} of them with misses, at worst {worst}; an emulated machine does not show speed here",
         number::plural(rated, "point"),
@@ -29,8 +29,8 @@ pub fn sentence(chart: &Chart<'_>) -> Option<String> {
 
 /// `at 4 threads, one for each of 4 CPUs, percpu does 5.2 [5.0, 5.4] times what mutex does (103 against 20 M pairs/s)`.
 fn fastest(chart: &Chart<'_>) -> Option<String> {
-    let threads = chart.told_at();
-    let order = rate::order(chart, chart.usual());
+    let threads = chart.compared_at();
+    let order = tables::order(chart, chart.usual());
     let rated = order.iter().filter_map(|curve| {
         let point = curve.at(threads)?;
         Some((curve, point, point.rate?))
@@ -38,7 +38,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
     let curves: Vec<_> = rated.collect();
     let (first, last) = (curves.first()?, curves.last()?);
     let plain = |part: CostEstimate| chart.rate_unit.plain(part.value);
-    let unit = chart.rate_unit.of(&chart.operations());
+    let unit = chart.rate_unit.rate_of(&chart.operations());
     let unit = format!("{}{unit}", number::HOLD);
     let at = chart.at(threads);
     let alike =
@@ -47,7 +47,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
             _ => false,
         };
     let best = match curves[1..].iter().take_while(|other| alike(other)).count() {
-        0 => format!("{} does", bpfcost_text::line(first.0.series)),
+        0 => format!("{} does", line(first.0.series)),
         more => format!("the best {}, not distinguishable, do", more + 1),
     };
     if curves.len() == 1 || alike(last) {
@@ -61,7 +61,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
     Some(format!(
         "{at} {best} {}{interval} times what {} does ({} against {}{unit})",
         number::fixed(value, decimals),
-        bpfcost_text::line(last.0.series),
+        line(last.0.series),
         plain(first.2),
         plain(last.2)
     ))

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Chart, rate};
+use super::{Chart, tables};
 use crate::{
-    figure::forest::looks,
+    captions,
+    figure::forest::class_and_sign,
     table::{Cell, Table},
-    words,
+    verdict,
 };
 use bpfcost_record::{ComparisonRecord, Record};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// Whether a comparison is between two curves at the same number of threads.
+/// Returns true if a comparison is between two curves at the same number of threads.
 pub(crate) fn fits(comparison: &ComparisonRecord, chart: &Chart<'_>) -> bool {
     place(comparison, chart).is_some()
 }
@@ -24,8 +25,8 @@ fn place(comparison: &ComparisonRecord, chart: &Chart<'_>) -> Option<(String, u3
     let (case, baseline) = (case?, baseline?);
     let ((series, threads), (other, same)) = (case.point(scaling)?, baseline.point(scaling)?);
     let named = |series: &str, apart: String| match apart.as_str() {
-        "" => bpfcost_text::line(series),
-        apart => bpfcost_text::line(&format!("{series}, {apart}")),
+        "" => line(series),
+        apart => line(&format!("{series}, {apart}")),
     };
     let (case, baseline) = (case.beside_point(scaling), baseline.beside_point(scaling));
     (threads == same).then(|| {
@@ -53,7 +54,7 @@ pub(crate) fn table(chart: &Chart<'_>) -> Option<Table> {
     let counts: BTreeSet<u32> = rows.iter().flat_map(|row| row.1.keys().copied()).collect();
     let counts = Vec::from_iter(counts);
     let table = rows.iter().map(|(name, points)| {
-        let cell = |count: &u32| Some(verdict(points.get(count)?, record));
+        let cell = |count: &u32| Some(verdict_cell(points.get(count)?, record));
         (name.clone(), counts.iter().map(cell).collect())
     });
     (!rows.is_empty()).then(|| Table {
@@ -65,15 +66,15 @@ pub(crate) fn table(chart: &Chart<'_>) -> Option<Table> {
         captions: vec![format!(
             "▼ costs less, ▲ costs more, = the same within {}, ? unresolved. ±: reach of the 95 % interval. {}",
             number::round_percent(record.asked.margin),
-            words::pair_caption(record)
+            captions::pairs(record)
         )],
-        ..rate::over_threads(chart, &counts, table)
+        ..tables::over_threads(chart, &counts, table)
     })
 }
 
 /// `▼ −81 ±2 %`.
-fn verdict(comparison: &ComparisonRecord, record: &Record) -> Cell {
-    let (_, tone) = words::verdict(comparison, record);
+fn verdict_cell(comparison: &ComparisonRecord, record: &Record) -> Cell {
+    let (_, tone) = verdict::sentence(comparison, record);
     let percent = comparison.relative * 100.0;
     let reach = comparison.relative_ci95.map(|[low, high]| {
         let reach = (comparison.relative - low).max(high - comparison.relative);
@@ -85,7 +86,7 @@ fn verdict(comparison: &ComparisonRecord, record: &Record) -> Cell {
         number::MISSING => number::MISSING.to_owned(),
         text => format!(
             "{}{hold}{text}{}{hold}%",
-            looks(comparison.verdict).1,
+            class_and_sign(comparison.verdict).1,
             reach.unwrap_or_default(),
             hold = number::HOLD
         ),

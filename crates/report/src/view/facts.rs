@@ -3,13 +3,13 @@
 use crate::{
     section::{Fact, Facts, Prose, Section},
     style::Tone,
-    summary, target, trials, words,
+    summary, target, trials,
 };
 use bpfcost_measure::Stop;
 use bpfcost_record::{Record, Status};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// What stands above everything else.
+/// Sections above all others: a remark on the unit, and the key figures.
 pub(crate) fn above(record: &Record) -> Vec<Section> {
     let note = target::unit_caption(record).map(|note| {
         Section::Prose(Prose {
@@ -25,7 +25,7 @@ pub(crate) fn above(record: &Record) -> Vec<Section> {
     note.into_iter().chain([facts]).collect()
 }
 
-/// What stands below everything else.
+/// Section below all others: the machine.
 pub(crate) fn below(record: &Record) -> Section {
     Section::Facts(Facts {
         title: "The machine".to_owned(),
@@ -37,14 +37,11 @@ fn facts(record: &Record) -> Vec<Fact> {
     let samples = || record.cases.iter().map(|case| &case.samples);
     let trials: usize = samples().flatten().map(Vec::len).sum();
     let epochs = samples().map(Vec::len).max().unwrap_or(0);
-    let count = |status| {
-        let cases = record.cases.iter();
-        cases.filter(|case| case.status == status).count() as u64
-    };
-    let invalid = count(Status::Invalid);
+    let count = |status| number::count(summary::count(record, status) as u64);
+    let invalid = summary::count(record, Status::Invalid) > 0;
     let why = match record.stop {
         Stop::Interrupted => "until it was interrupted".to_owned(),
-        stop => format!("of measuring, until {}", words::stop(stop)),
+        stop => format!("of measuring, until {}", stop_reason(stop)),
     };
     let width = summary::typical_half_width(record).map(number::percent);
     let precision = if record.unit.is_counted() {
@@ -59,14 +56,10 @@ fn facts(record: &Record) -> Vec<Fact> {
         )
     };
     vec![
-        Fact::new("valid cases", number::count(count(Status::Ok))),
+        Fact::new("valid cases", count(Status::Ok)),
         Fact {
-            tone: if invalid > 0 {
-                Tone::Alarm
-            } else {
-                Tone::Plain
-            },
-            ..Fact::new("invalid cases", number::count(invalid))
+            tone: if invalid { Tone::Alarm } else { Tone::Plain },
+            ..Fact::new("invalid cases", count(Status::Invalid))
         },
         precision,
         Fact::new(trials::words(record).epochs, number::count(epochs as u64)),
@@ -75,15 +68,12 @@ fn facts(record: &Record) -> Vec<Fact> {
     ]
 }
 
-/// The machine, and what disturbed it.
 fn machine(record: &Record) -> Vec<Fact> {
     let machine = &record.machine;
-    let text_or = |text: &Option<String>, none: &str| {
-        Some(bpfcost_text::line(text.as_deref().unwrap_or(none)))
-    };
+    let text_or = |text: &Option<String>, none: &str| Some(line(text.as_deref().unwrap_or(none)));
     let list = |texts: &[String], none: &str| match texts {
         [] => Some(none.to_owned()),
-        texts => Some(bpfcost_text::line(&texts.join("; "))),
+        texts => Some(line(&texts.join("; "))),
     };
     let reason = |waived: &Option<String>| waived.as_deref().map(bpfcost_text::line);
     let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
@@ -97,18 +87,14 @@ fn machine(record: &Record) -> Vec<Fact> {
     let kernel = format!("{} {}", machine.kernel, machine.kernel_build);
     let smt = machine.smt.map_or_else(|| Some("unknown".to_owned()), on);
     let facts = [
-        ("Kernel", Some(bpfcost_text::line(&kernel))),
+        ("Kernel", Some(line(&kernel))),
         (
             "CPU",
-            Some(format!(
-                "{} × {}",
-                machine.cpus,
-                bpfcost_text::line(&machine.cpu)
-            )),
+            Some(format!("{} × {}", machine.cpus, line(&machine.cpu))),
         ),
         ("Virtualised", text_or(&machine.virtualised, "no")),
         ("Emulator", text_or(&machine.emulator, "none")),
-        ("Clock", Some(bpfcost_text::line(&machine.clocksource))),
+        ("Clock", Some(line(&machine.clocksource))),
         ("Governor", text_or(&machine.governor, "none")),
         ("Sibling threads", smt),
         ("Mitigations", list(&machine.mitigations, "none")),
@@ -145,4 +131,15 @@ fn machine(record: &Record) -> Vec<Fact> {
     facts
         .filter_map(|(name, value)| Some(Fact::new(name, value?)))
         .collect()
+}
+
+/// The reason that a run ended, behind `until`.
+fn stop_reason(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Precision => "every interval was narrow enough",
+        Stop::Time => "the time was up",
+        Stop::Rounds => "the first look was reached",
+        Stop::Aborted => "it was aborted",
+        Stop::Interrupted => "it was interrupted",
+    }
 }

@@ -3,15 +3,18 @@
 use bpfcost_stats::sample::{epoch_medians, median};
 
 use crate::{
-    figure,
+    captions,
+    cost::{self, valid},
+    figure, notes,
     rows::{CaseRow, PairRow, RowGroup},
     section::{Detail, Figure, Figures, Order, Section},
     style::Tone,
     table::{Cell, Column, Head, Table},
-    target, trials, words,
+    target, trials,
 };
+use bpfcost_model::Unit;
 use bpfcost_record::{CaseRecord, Raw, Record, Status};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
 const MOST_STRIPS: usize = 240;
@@ -24,14 +27,14 @@ const RETURNED: &str = "returned";
 /// The secondary value with the part of the time in which all CPUs ran.
 const OVERLAP: &str = "overlap";
 
-/// The numbers of a case that count.
-fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
-    let raw = row.case.raw.as_ref();
-    raw.filter(|_| row.case.status == Status::Ok)
+fn name_column<'a>(head: &str) -> Column<'static, CaseRow<'a>> {
+    Head::words(head).cells(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.cost.tone))
 }
 
-/// The tables of groups.
-fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[RowGroup<'a>]) -> Table {
+fn by_heading<'a>(
+    columns: Vec<Column<'_, CaseRow<'a>>>,
+    groups: &[RowGroup<CaseRow<'a>>],
+) -> Table {
     let groups = groups.iter();
     Table::by_group(
         columns,
@@ -39,72 +42,58 @@ fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[RowGroup<'a>]) -
     )
 }
 
-/// What cases cost.
-pub(crate) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) -> Option<Table> {
+/// Cost of each case, with its spread, its net cost, and notes.
+pub(crate) fn costs(
+    groups: &[RowGroup<CaseRow<'_>>],
+    record: &Record,
+    detail: Detail,
+) -> Option<Table> {
     let (unit, page) = (record.unit, detail == Detail::Page);
     let low = |raw: &Raw| Some(raw.ci95.or(raw.loads)?[0]);
-    let net = |row: &CaseRow<'_>| {
-        let net = row.case.net.as_ref().filter(|_| raw(row).is_some());
-        let text = if page && !unit.is_counted() {
-            format!("{} {}", row.net, words::net_interval(net))
-        } else {
-            row.net.clone()
-        };
-        Cell::keyed(
-            text.trim(),
-            net.map(|net| net.value.unwrap_or(net.bracket[0])),
-        )
-    };
-    let note = |row: &CaseRow<'_>| {
-        let tone = row.notes.first().map_or(Tone::Plain, |note| note.tone);
-        match (row.tone, detail) {
-            // What failed stands below.
-            (Tone::Alarm, Detail::Brief | Detail::Full) => Cell::words("see below").toned(tone),
-            _ => Cell::words(row.note()).toned(tone),
-        }
-    };
     let columns = vec![
-        Head::words("case").of(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.tone)),
-        Head::number(unit.to_string()).of(|row: &CaseRow<'_>| {
-            Cell::keyed(&row.cost, raw(row).map(|raw| raw.value)).toned(row.tone)
+        name_column("case"),
+        Head::number(unit.to_string()).cells(|row: &CaseRow<'_>| {
+            let value = valid(row.case).map(|raw| raw.value);
+            Cell::keyed(&row.cost.value, value).toned(row.cost.tone)
         }),
-        Head::words(words::spread_heading(unit))
-            .of(|row: &CaseRow<'_>| Cell::keyed(&row.interval, raw(row).and_then(low))),
-        Head::number("as found").of(|row: &CaseRow<'_>| {
-            let known = row.case.undisturbed.as_ref().zip(raw(row));
+        Head::words(cost::spread_heading(unit)).cells(|row: &CaseRow<'_>| {
+            Cell::keyed(&row.cost.spread, valid(row.case).and_then(low))
+        }),
+        Head::number("as found").cells(|row: &CaseRow<'_>| {
+            let known = row.case.undisturbed.as_ref().zip(valid(row.case));
             known.map_or_else(Cell::default, |(known, raw)| {
-                Cell::number(words::as_found(known.as_found, raw.value), known.as_found)
+                Cell::number(cost::as_found(known.as_found, raw.value), known.as_found)
             })
         }),
         Head::number("undisturbed")
-            .of(|row: &CaseRow<'_>| {
+            .cells(|row: &CaseRow<'_>| {
                 let share = row.case.undisturbed.as_ref().map(|known| known.share);
-                Cell::of(share, number::round_percent)
+                Cell::number_or_empty(share, number::round_percent)
             })
             .only(page),
         Head::number(if unit.is_counted() { "apart" } else { "±" })
-            .of(|row: &CaseRow<'_>| {
-                let width = raw(row).and_then(|raw| words::relative_spread(raw, unit));
-                Cell::of(width, number::percent)
+            .cells(|row: &CaseRow<'_>| {
+                let width = valid(row.case).and_then(|raw| cost::relative_spread(raw, unit));
+                Cell::number_or_empty(width, number::percent)
             })
             .only(page),
-        Head::words("net").of(net),
-        Head::words(RETURNED).of(|row: &CaseRow<'_>| {
+        Head::words("net").cells(move |row: &CaseRow<'_>| net_cell(row, unit, page)),
+        Head::words(RETURNED).cells(|row: &CaseRow<'_>| {
             let observed = row.case.observed.as_ref();
             let returned = observed.and_then(|facts| facts.get(RETURNED)?.as_str());
-            Cell::words(returned.map_or_else(String::new, bpfcost_text::line))
+            Cell::words(returned.map_or_else(String::new, line))
         }),
-        Head::words("note").of(note),
+        Head::words("note").cells(move |row: &CaseRow<'_>| note_cell(row, detail)),
     ];
-    let table = grouped(columns, groups).filled()?;
+    let table = by_heading(columns, groups).filled()?;
     let mut captions = if page {
-        vec![words::cost_caption(record)]
+        vec![captions::costs(record)]
     } else {
-        words::captions(record)
+        captions::below_costs(record)
     };
-    captions.extend(words::memory_caption(record).filter(|_| !page));
+    captions.extend(captions::memory(record).filter(|_| !page));
     if detail == Detail::Brief && table.rows.len() < record.cases.len() {
-        // What leads says how to read costs.
+        // The table before this one has them.
         captions.clear();
     }
     Some(Table {
@@ -112,6 +101,27 @@ pub(crate) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) ->
         captions,
         ..table
     })
+}
+
+fn net_cell(row: &CaseRow<'_>, unit: Unit, page: bool) -> Cell {
+    let Some(net) = valid(row.case).and(row.case.net.as_ref()) else {
+        return Cell::words(&row.net);
+    };
+    let text = if page && !unit.is_counted() {
+        format!("{} {}", row.net, cost::net_interval(net))
+    } else {
+        row.net.clone()
+    };
+    Cell::number(text.trim(), net.value.unwrap_or(net.bracket[0]))
+}
+
+fn note_cell(row: &CaseRow<'_>, detail: Detail) -> Cell {
+    let tone = row.notes.first().map_or(Tone::Plain, |note| note.tone);
+    match (row.cost.tone, detail) {
+        // Problems stand below.
+        (Tone::Alarm, Detail::Brief | Detail::Full) => Cell::words("see below").toned(tone),
+        _ => Cell::words(notes::joined(&row.notes)).toned(tone),
+    }
 }
 
 /// A title where tables need one to be found.
@@ -122,7 +132,7 @@ fn title(detail: Detail, title: impl Into<String>) -> String {
     }
 }
 
-/// What each CPU did, where several ran a case at once.
+/// Cost on each CPU, where several ran a case at once.
 pub(crate) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     let cpus = record
         .asked
@@ -132,7 +142,8 @@ pub(crate) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     let middle = |case: &CaseRecord, name: &str| median(&case.secondary.get(name)?.concat());
     let plain = |value: f64| number::fixed(value, number::plain_decimals(value));
     let column = |head: String, name: String, show: fn(f64) -> String| {
-        Head::number(head).of(move |case: &CaseRecord| Cell::of(middle(case, &name), show))
+        Head::number(head)
+            .cells(move |case: &CaseRecord| Cell::number_or_empty(middle(case, &name), show))
     };
     let each = cpus.map(|cpu| column(format!("CPU {cpu}"), format!("cpu{cpu}{PER_CPU}"), plain));
     let mut columns: Vec<Column<'_, CaseRecord>> = each.collect();
@@ -142,7 +153,7 @@ pub(crate) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     let corner = Head::words(format!("{} on each CPU", record.unit));
     columns.insert(
         0,
-        corner.of(|case: &CaseRecord| Cell::words(bpfcost_text::line(&case.name))),
+        corner.cells(|case: &CaseRecord| Cell::words(line(&case.name))),
     );
     let total = |ops: f64| {
         let ops = ops / 1e6;
@@ -156,7 +167,7 @@ pub(crate) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     ));
     let cases = record.cases.iter();
     let ran = cases.filter(|case| case.status == Status::Ok && case.secondary.contains_key(TOTAL));
-    let table = Table::of(columns, ran).filled()?;
+    let table = Table::new(columns, ran).filled()?;
     Some(Table {
         title: title(detail, "Each CPU, and all together"),
         captions: vec![
@@ -168,14 +179,18 @@ pub(crate) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     })
 }
 
-/// How the batch means of every case lie.
-pub(crate) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) -> Option<Table> {
+/// Distribution of the batch means of every case.
+pub(crate) fn batches(
+    groups: &[RowGroup<CaseRow<'_>>],
+    record: &Record,
+    detail: Detail,
+) -> Option<Table> {
     let counted = record.unit.is_counted();
-    // What ticks add to some trials has no spread worth telling on a terminal.
+    // The spread of trials to which ticks add instructions is for pages alone.
     let spread = !counted || detail == Detail::Page;
     let number = |value: f64, raw: &Raw| {
         if counted {
-            words::value(value, None, record.unit)
+            cost::value(value, None, record.unit)
         } else {
             // Two digits of the standard deviation are all the precision that these have.
             number::fixed(value, number::decimals(raw.stddev).min(2))
@@ -199,20 +214,19 @@ pub(crate) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) 
         ("max", |raw| raw.max, &number, true),
         ("outliers", |raw| raw.outliers as f64, &count, spread),
     ];
-    let name = Head::words(trials::words(record).name);
-    let mut columns = vec![name.of(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.tone))];
+    let mut columns = vec![name_column(trials::words(record).name)];
     columns.extend(values.into_iter().map(|(name, value, show, wanted)| {
         let cell = move |row: &CaseRow<'_>| {
             let shown = |raw: &Raw| Cell::number(show(value(raw), raw), value(raw));
-            raw(row).map_or_else(Cell::default, shown)
+            valid(row.case).map_or_else(Cell::default, shown)
         };
-        Head::number(name).of(cell).only(wanted)
+        Head::number(name).cells(cell).only(wanted)
     }));
-    let mut valid = groups.to_vec();
-    for group in &mut valid {
-        group.rows.retain(|row| raw(row).is_some());
+    let mut measured = groups.to_vec();
+    for group in &mut measured {
+        group.rows.retain(|row| valid(row.case).is_some());
     }
-    let table = grouped(columns, &valid).filled()?;
+    let table = by_heading(columns, &measured).filled()?;
     let mut captions = vec![trials::words(record).percentiles.to_owned()];
     if counted {
         captions.extend(record.cases.iter().filter_map(by_load))
@@ -228,14 +242,14 @@ pub(crate) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) 
 
 /// The values that a count had, where it goes by the load.
 fn by_load(case: &CaseRecord) -> Option<String> {
-    words::range(case).filter(|_| case.status == Status::Ok)?;
+    cost::range(case).filter(|_| case.status == Status::Ok)?;
     let mut values: Vec<f64> = epoch_medians(&case.samples);
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);
     let shown = |value: &f64| number::fixed(*value, number::counted_decimals(*value));
     let mut texts: Vec<String> = values.iter().map(shown).collect();
     texts.dedup();
-    let name = bpfcost_text::line(&case.name);
+    let name = line(&case.name);
     Some(format!("{name} by load: {}", texts.join(" · ")))
 }
 
@@ -245,42 +259,48 @@ pub(crate) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> O
     let roomy = matches!(detail, Detail::Document | Detail::Page);
     let low = |ends: Option<[f64; 2]>| ends.map(|ends| ends[0]);
     let interval = || Head::words("95\u{A0}% interval").joined();
+    let relative = if record.unit.is_counted() {
+        "relative"
+    } else {
+        "relative, 95 %"
+    };
     let columns = vec![
-        Head::words("case").of(|pair: &PairRow<'_>| Cell::words(&pair.case)),
-        Head::words("against").of(|pair: &PairRow<'_>| Cell::words(&pair.baseline)),
+        Head::words("case").cells(|pair: &PairRow<'_>| Cell::words(&pair.case)),
+        Head::words("against").cells(|pair: &PairRow<'_>| Cell::words(&pair.baseline)),
         Head::number(record.unit.to_string())
-            .of(|pair: &PairRow<'_>| Cell::number(&pair.difference, pair.comparison.difference)),
+            .cells(|pair: &PairRow<'_>| Cell::number(&pair.difference, pair.comparison.difference)),
         interval()
-            .of(|pair: &PairRow<'_>| {
+            .cells(|pair: &PairRow<'_>| {
                 Cell::keyed(&pair.difference_interval, low(pair.comparison.ci95))
             })
             .only(roomy),
-        Head::number(words::relative_heading(record.unit))
-            .of(|pair: &PairRow<'_>| Cell::number(&pair.relative, pair.comparison.relative)),
-        interval().of(|pair: &PairRow<'_>| {
+        Head::number(relative)
+            .cells(|pair: &PairRow<'_>| Cell::number(&pair.relative, pair.comparison.relative)),
+        interval().cells(|pair: &PairRow<'_>| {
             Cell::keyed(&pair.interval, low(pair.comparison.relative_ci95))
         }),
-        Head::words("verdict").of(|pair: &PairRow<'_>| Cell::words(&pair.verdict).toned(pair.tone)),
+        Head::words("verdict")
+            .cells(|pair: &PairRow<'_>| Cell::words(&pair.verdict).toned(pair.tone)),
         Head::words("question")
-            .of(|pair: &PairRow<'_>| Cell::words(&pair.about))
+            .cells(|pair: &PairRow<'_>| Cell::words(&pair.about))
             .only(page),
     ];
-    let table = Table::of(columns, pairs).filled()?;
+    let table = Table::new(columns, pairs).filled()?;
     Some(Table {
         title: title(detail, "All comparisons"),
-        captions: vec![words::pair_caption(record)],
+        captions: vec![captions::pairs(record)],
         ..table
     })
 }
 
-/// What cases cost, as figures: one a heading, for they differ in size.
-pub(crate) fn intervals(groups: &[RowGroup<'_>], record: &Record) -> Option<Section> {
-    let figure = |group: &RowGroup<'_>| Figure {
+/// Costs as figures: one for each heading, because sizes differ.
+pub(crate) fn intervals(groups: &[RowGroup<CaseRow<'_>>], record: &Record) -> Option<Section> {
+    let figure = |group: &RowGroup<CaseRow<'_>>| Figure {
         title: group.name.clone(),
         markup: figure::interval::render(group, record),
     };
-    let below = [words::session_caption(record), target::identity(record)];
-    let figures = Figures::of(
+    let below = [captions::session(record), target::identity(record)];
+    let figures = Figures::titled(
         "Costs",
         figure::interval::key(record),
         "Each group has its own axis, from zero.".to_owned(),
@@ -292,10 +312,9 @@ pub(crate) fn intervals(groups: &[RowGroup<'_>], record: &Record) -> Option<Sect
     }))
 }
 
-/// What differs from what, as a figure.
 pub(crate) fn forest(pairs: &[PairRow<'_>], record: &Record) -> Option<Section> {
     let figure = (!pairs.is_empty()).then(|| figure::forest::render(pairs, record).into());
-    let figures = Figures::of(
+    let figures = Figures::titled(
         "Differences",
         figure::forest::key(record),
         "Relative differences, with their intervals. The axis is linear near zero and logarithmic beyond."
@@ -305,7 +324,7 @@ pub(crate) fn forest(pairs: &[PairRow<'_>], record: &Record) -> Option<Section> 
     figures.map(Section::Figures)
 }
 
-/// The plots of trials, and what to know to read them.
+/// Plots of trials, with the caption that explains them.
 pub(crate) fn strips(record: &Record) -> Option<Section> {
     let mut cases: Vec<&CaseRecord> = record.cases.iter().collect();
     cases
@@ -326,7 +345,7 @@ pub(crate) fn strips(record: &Record) -> Option<Section> {
         );
         let width = |case: &CaseRecord| {
             let raw = case.raw.as_ref();
-            raw.and_then(words::half_width).unwrap_or(f64::INFINITY)
+            raw.and_then(cost::half_width).unwrap_or(f64::INFINITY)
         };
         cases.sort_by(|a, b| width(b).total_cmp(&width(a)));
         cases.truncate(MOST_STRIPS);
@@ -335,7 +354,7 @@ pub(crate) fn strips(record: &Record) -> Option<Section> {
         .into_iter()
         .filter_map(|case| figure::trials::render(case, record));
     let figures = figures.map(Figure::from).collect();
-    let figures = Figures::of("Every trial", String::new(), caption, figures)?;
+    let figures = Figures::titled("Every trial", String::new(), caption, figures)?;
     Some(Section::Figures(Figures {
         order: Order::Strips,
         ..figures

@@ -1,134 +1,107 @@
 //! Cases that span a grid as one table: the net cost of each, cheapest row first.
 
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet};
 
 use crate::{
-    absent::{self, mark},
-    cost::{CostText, NOTHING},
-    figure,
+    absent, captions,
+    case_table::{CaseCell, CaseTable, CellRow, ColumnHead, cost_columns},
+    cost::{self, CostText, NOTHING},
+    figure::heat,
+    rows::RowGroup,
     section::{Detail, Figures, Section},
     style::Tone,
-    table::{self, Head, Table},
-    target, words,
+    table::{Cell, Head, Note, Table},
+    target,
 };
 use bpfcost_model::Grid;
-use bpfcost_record::{CaseRecord, Cells, Cost, Record, Status};
-use bpfcost_text::{self, number};
+use bpfcost_record::{Cost, Record, Status};
+use bpfcost_text::{line, number};
 
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
 pub struct GridTable<'a> {
-    /// What the text was made from.
+    /// Source of the text.
     pub record: &'a Record,
-    /// What spans it.
+    /// Factors whose values are rows and columns.
     pub grid: &'a Grid,
-    /// The headings of columns.
-    pub columns: Vec<String>,
-    /// The rows, cheapest first.
-    pub rows: Vec<GridRow<'a>>,
-    /// The rows of which nothing can run here, with the reason.
-    pub absent: Vec<(String, String)>,
-    /// Why cells have no number; each is marked where it holds.
-    pub footnotes: Vec<String>,
-}
-
-/// One row.
-#[derive(Debug)]
-pub struct GridRow<'a> {
-    /// Its name.
-    pub name: String,
-    /// The case that is taken off all its cells.
-    pub floor: String,
-    /// A cell a column.
-    pub cells: Vec<GridCell<'a>>,
-}
-
-/// One cell.
-#[derive(Debug)]
-pub struct GridCell<'a> {
-    /// What was measured; `None` where it was no part of the run.
-    pub case: Option<&'a CaseRecord>,
-    /// What it costs.
-    pub cost: Option<Cost>,
-    /// The same as text.
-    pub text: CostText,
-    /// The place of the footnote that says why there is no number.
-    pub footnote: Option<usize>,
+    /// Cells, in one group, the cheapest row first.
+    pub table: CaseTable<'a>,
 }
 
 impl<'a> GridTable<'a> {
-    /// The table of a record; `None` where its cases span none.
+    /// Returns the table of a record; `None` where its cases span none.
     pub fn new(record: &'a Record) -> Option<Self> {
         let cells = record.cells()?;
-        let mut grid_table = GridTable {
+        let head = |name: &&str| ColumnHead {
+            label: line(name),
+            unit: record.unit.to_string(),
+            against: None,
+        };
+        let row = |name: &&str| {
+            let case = |column: &&str| cells.at((name, column)).map(Cow::Borrowed);
+            let cell = |column: &&str| CaseCell::new(case(column), record);
+            let cells = cells.columns.iter().map(cell).collect();
+            let name = line(name);
+            CellRow { name, cells }
+        };
+        let mut rows: Vec<CellRow<'a>> = cells.rows.iter().map(row).collect();
+        rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
+        let (name, none) = (String::new(), Vec::new());
+        let mut table = CaseTable {
+            heads: cells.columns.iter().map(head).collect(),
+            groups: vec![RowGroup { name, rows: none }],
+            ..CaseTable::default()
+        };
+        for row in rows {
+            let cases = || row.cells.iter().filter_map(|cell| cell.case.as_deref());
+            if cases().all(|case| case.status == Status::Unsupported) {
+                let reason = cases().find_map(|case| case.reason.as_deref());
+                let reason = reason.map(line).unwrap_or_default();
+                table.absent.push((row.name, reason));
+            } else {
+                table.push(0, row);
+            }
+        }
+        Some(GridTable {
             record,
             grid: cells.grid,
-            columns: cells
-                .columns
-                .iter()
-                .map(|name| bpfcost_text::line(name))
-                .collect(),
-            rows: Vec::new(),
-            absent: Vec::new(),
-            footnotes: Vec::new(),
-        };
-        let names = cells.rows.iter();
-        let mut rows: Vec<GridRow<'_>> = names.map(|name| row(name, &cells, record)).collect();
-        rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
-        for mut row in rows {
-            let mut there = row.cells.iter().filter_map(|cell| cell.case);
-            if there.all(|case| case.status == Status::Unsupported) {
-                let mut reasons = row
-                    .cells
-                    .iter()
-                    .filter_map(|cell| cell.case?.reason.as_deref());
-                let why = reasons.next().map(bpfcost_text::line).unwrap_or_default();
-                grid_table.absent.push((row.name, why));
-                continue;
-            }
-            for cell in &mut row.cells {
-                let why = cell.text.why.as_deref();
-                cell.footnote = why.map(|why| absent::footnote(&mut grid_table.footnotes, why));
-            }
-            grid_table.rows.push(row);
-        }
-        Some(grid_table)
+            table,
+        })
     }
 
-    fn cells(&self) -> impl Iterator<Item = &GridCell<'a>> {
-        self.rows.iter().flat_map(|row| &row.cells)
+    /// The rows, cheapest first.
+    pub fn rows(&self) -> &[CellRow<'a>] {
+        &self.table.groups[0].rows
     }
 
-    /// Whether its rows are about events of different kinds.
+    /// Returns true if rows are about events of different kinds.
     fn floors_differ(&self) -> bool {
-        let mut pairs = self.rows.windows(2);
-        pairs.any(|pair| pair[0].floor != pair[1].floor)
+        let mut pairs = self.rows().windows(2);
+        pairs.any(|pair| pair[0].floor() != pair[1].floor())
     }
 
-    /// What has no number, and why, one line each.
     fn notes(&self) -> Vec<String> {
-        let places = self.cells().filter_map(|cell| cell.footnote);
-        absent::notes(&self.absent, &self.footnotes, places)
+        self.table.notes(&self.table.groups)
     }
 
-    /// What leads a view.
+    /// The first sections of a view.
     pub(crate) fn sections(&self, detail: Detail) -> Vec<Section> {
         let table = self.table(detail);
         let identity = [
-            words::reading_caption(self.record),
-            words::session_caption(self.record),
+            captions::reading(self.record),
+            captions::session(self.record),
             target::identity(self.record),
         ];
         let identity = identity.into_iter().flatten();
-        let remedies = absent::remedies(&self.absent);
+        let remedies = absent::remedies(&self.table.absent);
         let caption = vec![self.caption()];
         if detail == Detail::Page {
             let below = self.notes().into_iter().chain(remedies).chain(identity);
             let figures = Figures {
                 title: "Costs".to_owned(),
-                key: figure::grid::KEY.to_owned(),
+                key: heat::COSTS_KEY.to_owned(),
                 caption: self.caption(),
-                figures: vec![figure::grid::render(self).into()],
+                figures: vec![heat::costs(self).into()],
                 below: below.collect(),
                 ..Figures::default()
             };
@@ -140,70 +113,60 @@ impl<'a> GridTable<'a> {
             return vec![Section::Figures(figures), Section::Table(table)];
         }
         let unit = target::unit_caption(self.record);
-        let notes = remedies
+        let remedies = remedies
             .into_iter()
-            .map(|text| table::Note::new(Tone::Quiet, text));
+            .map(|text| Note::new(Tone::Quiet, text));
         vec![Section::Table(Table {
-            notes: table.notes.into_iter().chain(notes).collect(),
+            notes: table.notes.into_iter().chain(remedies).collect(),
             captions: caption.into_iter().chain(unit).chain(identity).collect(),
             ..table
         })]
     }
 
-    /// The table, with what has no number and why.
+    /// Returns the table, with the cells that have no number, and why, as notes.
     pub fn table(&self, detail: Detail) -> Table {
-        let quiet = |text: &str| table::Cell::words(text).toned(Tone::Quiet);
-        let corner = Head::words(format!("net, {}", self.record.unit));
-        let mut columns = vec![corner.of(|row: &GridRow<'_>| table::Cell::words(&row.name))];
-        for (place, column) in self.columns.iter().enumerate() {
-            let texts = move |row: &GridRow<'_>| row.cells[place].texts(self.record, detail);
-            let spread = Head::words(words::spread_heading(self.record.unit)).joined();
-            columns.push(Head::number(column.clone()).of(move |row: &GridRow<'_>| {
-                let cell = &row.cells[place];
-                let cost = cell.cost.map(|cost| cost.value);
-                table::Cell::keyed(texts(row).0, cost).toned(cell.text.tone)
-            }));
-            columns.push(spread.of(move |row: &GridRow<'_>| {
-                let low = row.cells[place].cost.and_then(|cost| Some(cost.ends?[0]));
-                table::Cell::keyed(texts(row).1, low).toned(Tone::Quiet)
-            }));
+        let unit = self.record.unit;
+        let quiet = |text: String| Cell::words(text).toned(Tone::Quiet);
+        let corner = Head::words(format!("net, {unit}"));
+        let mut columns = vec![corner.cells(|row: &CellRow<'_>| Cell::words(&row.name))];
+        for (at, head) in self.table.heads.iter().enumerate() {
+            let heads = [
+                Head::number(&head.label),
+                Head::words(cost::spread_heading(unit)),
+            ];
+            let texts = move |cell: &CaseCell<'_>| texts(cell, self.record, detail);
+            columns.extend(cost_columns(at, heads, texts));
         }
-        let note = self
-            .grid
-            .note
-            .as_ref()
-            .map_or("", |note| note.prefix.trim_end_matches('_'));
-        columns.push(
-            Head::words(bpfcost_text::line(note))
-                .kept()
-                .of(|row: &GridRow<'_>| quiet(&row.note())),
-        );
+        let note = self.grid.note.as_ref();
+        let note = note.map_or("", |note| note.prefix.trim_end_matches('_'));
         let floors = self.floors_differ() && detail != Detail::Brief;
-        columns.push(
+        columns.extend([
+            Head::words(line(note))
+                .adjacent()
+                .cells(|row: &CellRow<'_>| quiet(remarks(row))),
             Head::words("floor")
-                .kept()
-                .of(|row: &GridRow<'_>| quiet(&row.floor))
+                .adjacent()
+                .cells(|row: &CellRow<'_>| quiet(row.floor()))
                 .only(floors),
-        );
+        ]);
         let notes = self.notes().into_iter();
         Table {
             title: match detail {
                 Detail::Page => "All cells".to_owned(),
                 _ => String::new(),
             },
-            notes: notes
-                .map(|note| table::Note::new(Tone::Quiet, note))
-                .collect(),
-            ..Table::of(columns, &self.rows)
+            notes: notes.map(|note| Note::new(Tone::Quiet, note)).collect(),
+            ..Table::new(columns, self.rows())
         }
     }
 
-    /// What the numbers are.
+    /// Returns the definition of the costs, and of the marks beside them.
     pub fn caption(&self) -> String {
         let (record, grid) = (self.record, self.grid);
         let counted = record.unit.is_counted();
-        let net = bpfcost_text::line(&grid.net);
-        let any = |test: &dyn Fn(&CostText) -> bool| self.cells().any(|cell| test(&cell.text));
+        let net = line(&grid.net);
+        let cells = || self.rows().iter().flat_map(|row| &row.cells);
+        let any = |test: &dyn Fn(&CostText) -> bool| cells().any(|cell| test(&cell.text));
         let parts = [
             (
                 true,
@@ -212,7 +175,7 @@ impl<'a> GridTable<'a> {
                     record.unit
                 ),
             ),
-            (self.floors_differ(), bpfcost_text::line(&grid.floors)),
+            (self.floors_differ(), line(&grid.floors)),
             (
                 counted && any(&|text| !text.range.is_empty()),
                 "a–b: the count differs between loads, from a to b.".to_owned(),
@@ -222,107 +185,80 @@ impl<'a> GridTable<'a> {
                 any(&|text| text.value == NOTHING),
                 format!("{NOTHING}: not distinguishable from its floor."),
             ),
-            (any(&|text| !text.note.is_empty()), note_caption(grid)),
+            (self.table.has_remarks(), note_caption(grid)),
         ];
         let parts = parts.into_iter().filter(|part| part.0).map(|part| part.1);
         parts.collect::<Vec<_>>().join(" ")
     }
 }
 
-/// What stands beside the costs of a row.
+/// Definition of the remarks beside costs.
 pub fn note_caption(grid: &Grid) -> String {
     let note = grid.note.as_ref();
     note.map_or_else(String::new, |note| {
         let heading = note.prefix.trim_end_matches('_');
-        bpfcost_text::line(&format!("{heading}: {}.", note.about))
+        line(&format!("{heading}: {}.", note.about))
     })
 }
 
-impl GridRow<'_> {
-    /// What its cells say beside their costs, each once.
-    fn note(&self) -> String {
-        let notes = self.cells.iter().map(|cell| cell.text.note.as_str());
-        let notes: BTreeSet<&str> = notes.filter(|note| !note.is_empty()).collect();
-        Vec::from_iter(notes).join(", ")
-    }
+/// The remarks of a row's cells, each once.
+fn remarks(row: &CellRow<'_>) -> String {
+    let remarks = row.cells.iter().map(|cell| cell.text.note.as_str());
+    let remarks: BTreeSet<&str> = remarks.filter(|remark| !remark.is_empty()).collect();
+    Vec::from_iter(remarks).join(", ")
 }
 
-impl GridCell<'_> {
-    /// The number, and how far it is open: half the interval where there is little room, else both ends. A count has
-    /// the range that it takes over loads; a document shows that in place of it.
-    fn texts(&self, record: &Record, detail: Detail) -> (String, String) {
-        let (text, counted) = (&self.text, record.unit.is_counted());
-        let spread = if counted || matches!(detail, Detail::Full | Detail::Page) {
-            &text.range
-        } else {
-            &text.width
-        };
-        if counted && detail == Detail::Document && !spread.is_empty() {
-            (spread.clone(), String::new())
-        } else {
-            (
-                format!("{}{}", text.value, mark(self.footnote)),
-                spread.clone(),
-            )
-        }
-    }
-}
-
-fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> GridRow<'a> {
-    let cell = |column: &&str| {
-        let case = cells.at((name, column));
-        GridCell {
-            case,
-            cost: case.and_then(|case| record.cost(case)),
-            text: case.map_or_else(CostText::default, |case| CostText::new(case, record)),
-            footnote: None,
-        }
+/// The number, and its uncertainty: half the interval where there is little room, else both ends. A count has the
+/// range that it takes over loads; in a document the range replaces it.
+fn texts(cell: &CaseCell<'_>, record: &Record, detail: Detail) -> (String, String) {
+    let (text, counted) = (&cell.text, record.unit.is_counted());
+    let spread = if counted || matches!(detail, Detail::Full | Detail::Page) {
+        text.range.clone()
+    } else {
+        text.width.clone()
     };
-    let cells: Vec<GridCell<'a>> = cells.columns.iter().map(cell).collect();
-    let floor = cells.iter().find_map(|cell| cell.case?.floor.as_deref());
-    GridRow {
-        name: bpfcost_text::line(name),
-        floor: bpfcost_text::line(floor.unwrap_or_default()),
-        cells,
+    if counted && detail == Detail::Document && !spread.is_empty() {
+        (spread, String::new())
+    } else {
+        (cell.marked(), spread)
     }
 }
 
-/// What a row sorts by: the first cell that has a cost.
-fn order(row: &GridRow<'_>) -> (usize, f64) {
+/// Key by which rows are sorted: the first cell that has a cost.
+fn order(row: &CellRow<'_>) -> (usize, f64) {
     let costs = row.cells.iter().map(|cell| cell.cost).enumerate();
     let mut costs = costs.filter_map(|(place, cost)| Some((place, cost?.value)));
     costs.next().unwrap_or((usize::MAX, 0.0))
 }
 
-/// The cheapest and the most expensive way, in a sentence without its full stop; `None` where no cell has a
-/// number.
+/// The cheapest and the most expensive row, in a sentence without its full stop; `None` where no cell has a number.
 pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
     let record = grid_table.record;
-    let column = |at: usize| -> Vec<(&GridRow<'_>, Cost)> {
-        let rows = grid_table.rows.iter();
+    let column = |at: usize| -> Vec<(&CellRow<'_>, Cost)> {
+        let rows = grid_table.rows().iter();
         let mut costs: Vec<_> = rows
             .filter_map(|row| Some((row, row.cells[at].cost?)))
             .collect();
         costs.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
         costs
     };
-    let at = (0..grid_table.columns.len()).find(|at| !column(*at).is_empty())?;
+    let at = (0..grid_table.table.heads.len()).find(|at| !column(*at).is_empty())?;
     let costs = column(at);
-    let named = |(row, cost): &(&GridRow<'_>, Cost)| {
+    let named = |(row, found): &(&CellRow<'_>, Cost)| {
         if row.cells[at].text.value == NOTHING {
             return format!("{NOTHING} ({})", row.name);
         }
-        let ci95 = cost.ends.filter(|_| !record.unit.is_counted());
-        let decimals = words::decimals(cost.value, ci95, record.unit).min(1);
-        let value = number::fixed(cost.value, decimals);
+        let ci95 = found.ends.filter(|_| !record.unit.is_counted());
+        let decimals = cost::decimals(found.value, ci95, record.unit).min(1);
+        let value = number::fixed(found.value, decimals);
         format!("{value} {} ({})", record.unit, row.name)
     };
     let start = format!(
         "{} on {}: with {} {}",
-        bpfcost_text::line(&record.experiment),
+        line(&record.experiment),
         target::label(record),
-        bpfcost_text::line(&grid_table.grid.columns),
-        grid_table.columns[at]
+        line(&grid_table.grid.columns),
+        grid_table.table.heads[at].label
     );
     let (first, last) = (costs.first()?, costs.last()?);
     Some(match costs.len() {

@@ -1,6 +1,6 @@
 //! A record as sections of table, figure and prose, by the layout that its experiment declared.
 //!
-//! This is the only place that asks for the layout. The files beside it make the sections of one layout each.
+//! Only this file asks for the layout. The files beside it make the sections of one layout each.
 
 mod facts;
 mod flat;
@@ -8,33 +8,31 @@ pub mod grid;
 
 use self::grid::GridTable;
 use crate::{
-    rows::{self, PairRow, RowGroup},
+    notes,
+    rows::{self, CaseRow, PairRow, RowGroup},
     scaling::{self, Chart},
-    scenario,
     section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
+    single_case,
     style::Tone,
-    summary, target, warnings, words,
+    summary, target, warnings,
     workload::{self, WorkloadReport},
 };
-use bpfcost_model;
+use bpfcost_model::Layout;
 use bpfcost_record::{Record, Status};
-use bpfcost_text::{self, number::MISSING};
+use bpfcost_text::{line, number::MISSING};
 
-/// How the cases of a record are laid out.
+/// Layout of the cases of a record.
 pub(crate) enum ViewLayout<'a> {
-    /// One below the other, by heading.
     Flat,
-    /// As rows and columns.
     Grid(GridTable<'a>),
-    /// As curves.
     Curves(Chart<'a>),
-    /// As the states of a server, with probes and without.
+    /// States of a server, with probes and without.
     Workload(WorkloadReport<'a>),
 }
 
 impl<'a> ViewLayout<'a> {
-    /// That of a record; flat where its cases do not fit what it declares.
-    pub(crate) fn of(record: &'a Record) -> Self {
+    /// Returns the layout of a record; flat where its cases do not fit the one that it declares.
+    pub(crate) fn new(record: &'a Record) -> Self {
         let workload = || WorkloadReport::new(record).map(ViewLayout::Workload);
         let grid = || GridTable::new(record).map(ViewLayout::Grid);
         let curves = || Chart::new(record).map(ViewLayout::Curves);
@@ -48,24 +46,28 @@ impl<'a> ViewLayout<'a> {
             ViewLayout::Flat => None,
             ViewLayout::Grid(grid_table) => grid::sentence(grid_table),
             ViewLayout::Curves(chart) => scaling::sentence(chart),
-            ViewLayout::Workload(overhead) => workload::sentence(overhead),
+            ViewLayout::Workload(report) => workload::sentence(report),
         }
     }
 
-    /// What leads.
-    fn lead(&self, detail: Detail) -> Vec<Section> {
+    /// The first sections: tables and figures of this layout.
+    fn first_sections(&self, detail: Detail) -> Vec<Section> {
         match self {
             ViewLayout::Flat => Vec::new(),
             ViewLayout::Grid(grid_table) => grid_table.sections(detail),
             ViewLayout::Curves(chart) => chart.sections(detail),
-            ViewLayout::Workload(overhead) => overhead.sections(detail),
+            ViewLayout::Workload(report) => report.sections(detail),
         }
     }
 
-    /// The cases and comparisons that stand by themselves, in a short view or where `all` is shown.
-    fn others(&self, record: &'a Record, all: bool) -> (Vec<RowGroup<'a>>, Vec<PairRow<'a>>) {
+    /// Cases and comparisons that the first sections do not show, or all of them.
+    fn others(
+        &self,
+        record: &'a Record,
+        all: bool,
+    ) -> (Vec<RowGroup<CaseRow<'a>>>, Vec<PairRow<'a>>) {
         match self {
-            // Its own tables have every value.
+            // The tables of workloads have every value.
             ViewLayout::Workload(_) => (Vec::new(), Vec::new()),
             ViewLayout::Grid(_) if !all => (Vec::new(), Vec::new()),
             ViewLayout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
@@ -74,17 +76,17 @@ impl<'a> ViewLayout<'a> {
     }
 }
 
-/// Whether trials are windows of a workload.
+/// Returns true if trials are windows of a workload.
 pub(crate) fn is_workload(record: &Record) -> bool {
     record.layout.times_windows()
 }
 
-/// The view of a record, with its experiment's own sections.
-pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
-    let layout = ViewLayout::of(record);
+/// Returns the view of a record, with its experiment's own sections.
+pub fn record_view(record: &Record, detail: Detail, own: Vec<Section>) -> View {
+    let layout = ViewLayout::new(record);
     let mut failed = problems(record);
     failed.extend(unknown(record));
-    let warnings = warnings::of(record, detail);
+    let warnings = warnings::warnings(record, detail);
     failed.extend((!warnings.lines.is_empty()).then_some(Section::Warnings(warnings)));
     let all = matches!(detail, Detail::Full | Detail::Page);
     let (groups, pairs) = layout.others(record, all);
@@ -95,10 +97,10 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
         every.and_then(|groups| flat::batches(&groups, record, detail)),
         flat::pairs(&pairs, record, detail),
     ];
-    let alone = (detail == Detail::Full).then(|| scenario::tables(record));
+    let alone = (detail == Detail::Full).then(|| single_case::tables(record));
     let tables = tables.into_iter().flatten();
     let tables = table_sections(tables.chain(alone.into_iter().flatten()));
-    let lead = layout.lead(detail);
+    let lead = layout.first_sections(detail);
     let mut sections = match detail {
         Detail::Brief | Detail::Document | Detail::Full => [lead, tables, own, failed].concat(),
         Detail::Page => {
@@ -114,25 +116,21 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
         shorten(&mut sections);
     }
     View {
-        title: format!(
-            "{} on {}",
-            bpfcost_text::line(&record.experiment),
-            target::label(record)
-        ),
-        started: bpfcost_text::line(&record.started),
-        summary: summary::of(record, &layout),
+        title: format!("{} on {}", line(&record.experiment), target::label(record)),
+        started: line(&record.started),
+        summary: summary::of_layout(record, &layout),
         sections,
         origin: origin(record),
         ..View::default()
     }
 }
 
-/// Why a record is not laid out as it declares.
+/// Remark that a record is not laid out as it declares.
 fn unknown(record: &Record) -> Option<Section> {
-    let bpfcost_model::Layout::Unknown(name) = &record.layout else {
+    let Layout::Unknown(name) = &record.layout else {
         return None;
     };
-    let name = bpfcost_text::line(name);
+    let name = line(name);
     Some(Section::Prose(Prose {
         paragraphs: vec![format!(
             "This record uses the layout `{name}` of a newer bpfcost. This view lists every case by itself."
@@ -142,33 +140,29 @@ fn unknown(record: &Record) -> Option<Section> {
     }))
 }
 
-/// Why cases have no result.
 fn problems(record: &Record) -> Vec<Section> {
     let cases = record.cases.iter();
     let invalid = cases.filter(|case| case.status == Status::Invalid);
-    let lines = invalid.flat_map(|case| words::invalid_lines(case, record));
+    let lines = invalid.flat_map(|case| notes::problems(case, record));
     lines
         .map(|(problem, details)| Section::Problem(ProblemText { problem, details }))
         .collect()
 }
 
-/// Where a record comes from, in a line.
+/// The program, the machine and the seed of a record, in a line.
 fn origin(record: &Record) -> String {
     let machine = &record.machine;
-    let kernel = if machine.kernel.is_empty() {
-        MISSING.to_owned()
-    } else {
-        bpfcost_text::line(&machine.kernel)
+    let kernel = match machine.kernel.as_str() {
+        "" => MISSING.to_owned(),
+        kernel => line(kernel),
     };
     let emulator = machine.emulator.as_deref();
-    let emulator = emulator.map_or_else(String::new, |one| {
-        format!(" in {}", bpfcost_text::line(one))
-    });
+    let emulator = emulator.map_or_else(String::new, |one| format!(" in {}", line(one)));
     format!(
         "bpfcost {}, {}, Linux {kernel} on {}{emulator}, seed {}.",
-        bpfcost_text::line(&record.bpfcost),
-        bpfcost_text::line(&record.started),
-        bpfcost_text::line(&machine.cpu),
+        line(&record.bpfcost),
+        line(&record.started),
+        line(&machine.cpu),
         record.seed
     )
 }

@@ -8,22 +8,21 @@ mod sentence;
 mod tables;
 
 use self::quantity::{ChangeText, Quantity};
-pub use self::quantity::{Scale, held};
+pub use self::quantity::{Scale, with_unit};
 pub(crate) use self::sentence::sentence;
 use crate::{budget, table::Table};
 use bpfcost_record::{CaseRecord, Record, State, States};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// A record of a workload.
+/// A record of a workload, with the quantities that its tables show.
 #[derive(Debug)]
 pub struct WorkloadReport<'a> {
-    /// Its cases, by the states of the server.
+    /// Cases by the states of the server.
     pub states: States<'a>,
     headline: Quantity<'a>,
-    /// The same in total.
     total: Option<Quantity<'a>>,
     metrics: Vec<Quantity<'a>>,
-    of_probes: Vec<Quantity<'a>>,
+    probes: Vec<Quantity<'a>>,
 }
 
 impl<'a> WorkloadReport<'a> {
@@ -34,7 +33,7 @@ impl<'a> WorkloadReport<'a> {
             headline: Quantity::headline(states.workload),
             total: Quantity::total(&states),
             metrics: Quantity::metrics(&states),
-            of_probes: Quantity::of_probes(&states),
+            probes: Quantity::probes(&states),
             states,
         })
     }
@@ -45,7 +44,7 @@ impl<'a> WorkloadReport<'a> {
             self.states
                 .all
                 .iter()
-                .flat_map(|state| tables::of_state(self, state))
+                .flat_map(|state| tables::state_tables(self, state))
         };
         let (mut tables, details): (Vec<Table>, Vec<Table>) = match self.states.over() {
             Some(over) => (
@@ -60,7 +59,7 @@ impl<'a> WorkloadReport<'a> {
         (tables, details)
     }
 
-    /// How to read the tables; where CPU times come from, where all is wanted.
+    /// Captions, which say how to read the tables; with `all`, also the sources of CPU times.
     fn captions(&self, all: bool) -> Vec<String> {
         let record = self.states.record;
         let noise = self.noise();
@@ -70,7 +69,7 @@ impl<'a> WorkloadReport<'a> {
         let margins = std::iter::once(headline).chain(metrics);
         let margins =
             margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
-        let operation = bpfcost_text::line(&self.states.workload.operation);
+        let operation = line(&self.states.workload.operation);
         let total = self.total.as_ref().map_or_else(String::new, |_| {
             format!(
                 " In total: the CPU time of all windows by all their {operation}s, with what comes seldom; other \
@@ -87,12 +86,11 @@ impl<'a> WorkloadReport<'a> {
             margins.collect::<Vec<_>>().join("; ")
         );
         let sources = record.machine.programs.as_deref().filter(|_| all);
-        let sources =
-            sources.map(|sources| format!("CPU time of {}.", bpfcost_text::line(sources)));
+        let sources = sources.map(|sources| format!("CPU time of {}.", line(sources)));
         noise.into_iter().chain([read]).chain(sources).collect()
     }
 
-    /// What a probe that does nothing would read; of several states, in the noisiest one.
+    /// Difference that a probe without effect would show; of several states, in the noisiest one.
     fn noise(&self) -> Option<String> {
         let spread = &self.states.record.spread;
         let reaches = self.states.all.iter().filter_map(|state| {
@@ -118,7 +116,7 @@ impl<'a> WorkloadReport<'a> {
         ))
     }
 
-    /// How a case compares with another in a value.
+    /// Difference of a case from another in a quantity.
     fn change(
         &self,
         quantity: &Quantity<'a>,
@@ -139,7 +137,7 @@ impl<'a> WorkloadReport<'a> {
                 quantity,
                 scale: quantity.scale(states.iter().flat_map(|state| state.cases())),
                 apart: if several {
-                    format!(", {}", named(states[0].apart(over)))
+                    format!(", {}", factor_list(states[0].apart(over)))
                 } else {
                     String::new()
                 },
@@ -153,11 +151,11 @@ impl<'a> WorkloadReport<'a> {
     fn state_name(&self, state: &State<'a>) -> String {
         match self.states.all.len() {
             1 => String::new(),
-            _ => named(state.apart("")),
+            _ => factor_list(state.apart("")),
         }
     }
 
-    /// What a table is about, in a state.
+    /// Title of a table of a state.
     pub fn title(&self, what: &str, state: &State<'a>) -> String {
         match self.state_name(state).as_str() {
             "" => what.to_owned(),
@@ -171,14 +169,14 @@ struct FactorSlice<'o, 'a> {
     quantity: &'o Quantity<'a>,
     scale: Scale,
     states: Vec<&'o State<'a>>,
-    /// What else the states are, behind a title; empty where there are no others.
+    /// Suffix of a title: the other factors of the states; empty if there is one set of states.
     apart: String,
 }
 
 /// `size 4, load open`.
-pub(crate) fn named<'s>(values: impl Iterator<Item = (&'s str, &'s str)>) -> String {
-    let named: Vec<String> = values
-        .map(|(factor, value)| bpfcost_text::line(&format!("{factor} {value}")))
+pub(crate) fn factor_list<'s>(values: impl Iterator<Item = (&'s str, &'s str)>) -> String {
+    let factors: Vec<String> = values
+        .map(|(factor, value)| line(&format!("{factor} {value}")))
         .collect();
-    named.join(", ")
+    factors.join(", ")
 }

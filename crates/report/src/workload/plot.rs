@@ -13,6 +13,7 @@ use crate::{
     scaling::RateUnit,
 };
 use bpfcost_record::{CaseRecord, CostEstimate, State, Status};
+use bpfcost_text::line;
 
 /// Percentiles of latency by the name of the value, and the share of operations that took at most so long.
 const PERCENTILES: [(&str, &str, f64); 8] = [
@@ -33,27 +34,27 @@ const PARTS: [(&str, &str); 3] = [
 ];
 
 /// CPU time and throughput along a factor, a figure each; none where its values are no sizes.
-pub(crate) fn curves(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
-    let Some(over) = overhead.states.over() else {
+pub(crate) fn curves(report: &WorkloadReport<'_>) -> Vec<Plot> {
+    let Some(over) = report.states.over() else {
         return Vec::new();
     };
-    let along = overhead.along(over).into_iter();
+    let along = report.along(over).into_iter();
     let plot = |along: FactorSlice<'_, '_>| {
         let mut sized = Vec::new();
         for state in &along.states {
             sized.push((size(state.factors[over])?, *state));
         }
-        let lines = lines(overhead, |name| {
+        let lines = lines(report, |name| {
             let points = sized.iter().filter_map(|(at, state)| {
                 Some(Point {
                     at: *at,
-                    place: bpfcost_text::line(state.factors[over]),
+                    place: line(state.factors[over]),
                     ..point(along.quantity.value(case_of(state, name)?)?)
                 })
             });
             points.collect()
         });
-        let over = bpfcost_text::line(over);
+        let over = line(over);
         Some(Plot {
             title: heading(&format!("{} by {over}{}", along.quantity.name, along.apart)),
             unit: RateUnit {
@@ -72,10 +73,10 @@ pub(crate) fn curves(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
 }
 
 /// A line for off and one for every probe, of those with points.
-fn lines(overhead: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
-    let names = names(overhead).into_iter().enumerate();
+fn lines(report: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
+    let names = names(report).into_iter().enumerate();
     let lines = names.map(|(hue, name)| Series {
-        series: bpfcost_text::line(name),
+        series: line(name),
         hue,
         kind: CurveSource::Measured,
         points: points(name),
@@ -84,13 +85,13 @@ fn lines(overhead: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> 
 }
 
 /// The distribution of latencies in each state, at the percentiles that the client reports.
-pub(crate) fn latencies(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
-    let all = overhead.states.all.iter();
-    all.filter_map(|state| latency(overhead, state)).collect()
+pub(crate) fn latencies(report: &WorkloadReport<'_>) -> Vec<Plot> {
+    let all = report.states.all.iter();
+    all.filter_map(|state| latency(report, state)).collect()
 }
 
-fn latency(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Plot> {
-    let mut lines = lines(overhead, |name| {
+fn latency(report: &WorkloadReport<'_>, state: &State<'_>) -> Option<Plot> {
+    let mut lines = lines(report, |name| {
         let case = case_of(state, name);
         let at = |(value, place, share): (&str, &str, f64)| {
             Some(Point {
@@ -114,7 +115,7 @@ fn latency(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Plot> {
         _ => (1e3, "ms"),
     };
     (!lines.is_empty()).then(|| Plot {
-        title: overhead.title("ECDF of latency", state),
+        title: report.title("ECDF of latency", state),
         unit: RateUnit { size, prefix: "" },
         rates: name.to_owned(),
         over: "of operations".to_owned(),
@@ -126,25 +127,25 @@ fn latency(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Plot> {
 }
 
 /// CPU time of the whole machine per operation by where it goes, in each state.
-pub(crate) fn stacks(overhead: &WorkloadReport<'_>) -> Vec<Stack> {
-    let all = overhead.states.all.iter();
-    all.filter_map(|state| stack(overhead, state)).collect()
+pub(crate) fn stacks(report: &WorkloadReport<'_>) -> Vec<Stack> {
+    let all = report.states.all.iter();
+    all.filter_map(|state| stack(report, state)).collect()
 }
 
-fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
+fn stack(report: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
     let values = |part: &'static str| {
         state
             .cases()
             .filter_map(move |case| case.secondary_value(part))
     };
     let machine = values("machine_ns");
-    let scale = if quantity::is_share(overhead.states.workload) {
+    let scale = if quantity::is_share(report.states.workload) {
         Scale {
             size: quantity::PERCENT_NS,
             unit: quantity::SHARE.to_owned(),
         }
     } else {
-        Scale::of_nanos(machine.fold(f64::INFINITY, f64::min))
+        Scale::for_nanos(machine.fold(f64::INFINITY, f64::min))
     };
     let size = scale.size;
     let bar = |name: &str| {
@@ -156,21 +157,21 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
         let mut values: Vec<f64> = parts.collect();
         values.push((whole.value / size - values.iter().sum::<f64>()).max(0.0));
         Some(Bar {
-            name: bpfcost_text::line(name),
+            name: line(name),
             values,
             ci95: whole.ci95.map(|ends| ends.map(|end| end / size)),
-            total: scale.shown(whole),
+            total: scale.text(whole),
         })
     };
-    let bars: Vec<Bar> = names(overhead).into_iter().filter_map(bar).collect();
+    let bars: Vec<Bar> = names(report).into_iter().filter_map(bar).collect();
     let rest = match values("client_ns").next() {
         Some(_) => "rest of the machine",
         None => "clients and rest of the machine",
     };
     let parts = PARTS.iter().map(|part| part.1).chain([rest]);
-    let operation = bpfcost_text::line(&overhead.states.workload.operation);
+    let operation = line(&report.states.workload.operation);
     (!bars.is_empty()).then(|| Stack {
-        title: overhead.title(&format!("Parts of the CPU time per {operation}"), state),
+        title: report.title(&format!("Parts of the CPU time per {operation}"), state),
         unit: scale.unit,
         parts: parts.map(str::to_owned).collect(),
         bars,
@@ -178,9 +179,9 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
 }
 
 /// Off, and every probe.
-fn names<'a>(overhead: &WorkloadReport<'a>) -> Vec<&'a str> {
+fn names<'a>(report: &WorkloadReport<'a>) -> Vec<&'a str> {
     let off = std::iter::once(bpfcost_model::OFF);
-    off.chain(overhead.states.variants()).collect()
+    off.chain(report.states.variants()).collect()
 }
 
 fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
@@ -191,7 +192,7 @@ fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
     case.filter(|case| case.status == Status::Ok)
 }
 
-/// A point that has yet to find its place.
+/// A point without its position.
 fn point(part: CostEstimate) -> Point {
     Point {
         at: 1.0,
@@ -202,7 +203,7 @@ fn point(part: CostEstimate) -> Point {
     }
 }
 
-/// What a size stands for: `4`, `4k`, `1.5 MiB`.
+/// Number of bytes or items that a size names: `4`, `4k`, `1.5 MiB`.
 fn size(place: &str) -> Option<f64> {
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     let end = place.find(|c| !digits(c)).unwrap_or(place.len());

@@ -2,90 +2,85 @@
 //! windows; and the comparison of two cases in a quantity.
 
 use super::tables::no_result;
-use crate::{scaling::with_ends, style::Tone, table::Cell, words};
+use crate::{budget, scaling::with_ends, style::Tone, table::Cell, verdict};
 use bpfcost_model::{Headline, ProbedWorkload, SECOND};
 use bpfcost_record::{
     CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
 };
 use bpfcost_text::{
-    self,
+    line,
     number::{self, HOLD},
 };
 
-/// What stands behind shares of a CPU.
+/// Unit of shares of a CPU.
 pub(crate) const SHARE: &str = "% of a CPU";
-/// One of it: nanoseconds a second.
+/// One percent of a CPU, in nanoseconds a second.
 pub(crate) const PERCENT_NS: f64 = 1e7;
 
-/// A quantity of a case.
 #[derive(Debug)]
 pub(crate) struct Quantity<'a> {
-    /// In a few words: `CPU per command`.
+    /// Name: `CPU per command`.
     pub(crate) name: String,
     source: ValueSource<'a>,
     base: ValueUnit,
-    /// `None` where it merely differs.
+    /// `None` if neither direction is better.
     more_is_better: Option<bool>,
 }
 
-/// Where its values are.
+/// Source of the values of a quantity.
 #[derive(Clone, Copy, Debug)]
 enum ValueSource<'a> {
-    /// The case's own value.
     Own,
-    /// All of it by all operations.
+    /// Total divided by all operations.
     Total,
-    /// A value that is compared too.
+    /// Further value that is compared.
     Metric(&'a MetricRecord),
-    /// A secondary value of cases with a probe alone: of a window, or of all of them.
+    /// Secondary value that only cases with a probe have.
     Probe(&'static str, WindowSet),
 }
 
-/// Which windows a value is of.
+/// Windows that a value covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WindowSet {
     Window,
     All,
 }
 
-/// What its values are counted in.
+/// Recorded unit of a quantity.
 #[derive(Clone, Debug)]
 enum ValueUnit {
-    /// So many nanoseconds.
     Nanos(f64),
     /// Nanoseconds a second, which are a share of a CPU.
     Share,
-    /// These a second.
+    /// Operations a second, by their plural noun.
     PerSecond(String),
-    /// Anything else.
     Other(String),
 }
 
-/// What values are shown in.
+/// Unit in which values are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
-    /// One of it, in what is recorded.
+    /// Size in recorded units.
     pub size: f64,
-    /// Its name: `µs`.
+    /// Name: `µs`.
     pub unit: String,
 }
 
-/// How two cases compare, as text.
+/// Difference of two cases, as text.
 #[derive(Debug)]
 pub(crate) struct ChangeText<'a> {
-    /// What it was made from.
     pub(crate) comparison: &'a ComparisonRecord,
     /// `+1.9 % [+1.1, +2.7]`.
     pub(crate) difference: String,
     /// `more`, `less`, `same`, `unresolved`.
     pub(crate) verdict: &'static str,
-    /// Of the verdict: more CPU time and less throughput are alike.
+    /// Tone of the verdict: more CPU time and less throughput have the same.
     pub(crate) tone: Tone,
 }
 
 impl ValueUnit {
-    /// What CPU time of a workload is counted in.
-    fn of_cpu(workload: &ProbedWorkload) -> Self {
+    /// Unit of the CPU time of a workload.
+    fn for_cpu(workload: &ProbedWorkload) -> Self {
         if is_share(workload) {
             ValueUnit::Share
         } else {
@@ -95,25 +90,21 @@ impl ValueUnit {
 }
 
 impl<'a> Quantity<'a> {
-    /// What leads: the CPU time per operation of the server, or of the machine.
+    /// Main quantity: the CPU time per operation of the server, or of the machine.
     pub(crate) fn headline(workload: &ProbedWorkload) -> Self {
         Quantity {
             name: if is_share(workload) {
                 cpu(workload).to_owned()
             } else {
-                format!(
-                    "{} per {}",
-                    cpu(workload),
-                    bpfcost_text::line(&workload.operation)
-                )
+                format!("{} per {}", cpu(workload), line(&workload.operation))
             },
             source: ValueSource::Own,
-            base: ValueUnit::of_cpu(workload),
+            base: ValueUnit::for_cpu(workload),
             more_is_better: Some(false),
         }
     }
 
-    /// The same in total, where the record has it.
+    /// The headline in total, if the record has it.
     pub(crate) fn total(states: &States<'a>) -> Option<Self> {
         let mut comparisons = states.record.comparisons.iter();
         comparisons
@@ -125,9 +116,9 @@ impl<'a> Quantity<'a> {
             })
     }
 
-    /// What else is compared, in the record's order.
+    /// Further quantities that are compared, in the record's order.
     pub(crate) fn metrics(states: &States<'a>) -> Vec<Self> {
-        let operations = format!("{}s", bpfcost_text::line(&states.workload.operation));
+        let operations = format!("{}s", line(&states.workload.operation));
         // The headline is not shown twice.
         let leads = |metric: &MetricRecord| {
             states.workload.headline == Headline::Machine && metric.metric.name == "machine_ns"
@@ -136,100 +127,62 @@ impl<'a> Quantity<'a> {
         let shown = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
         shown
             .map(|metric| Quantity {
-                name: bpfcost_text::line(&metric.metric.about),
+                name: line(&metric.metric.about),
                 source: ValueSource::Metric(metric),
                 base: match metric.metric.unit.as_str() {
-                    "ns/op" => ValueUnit::of_cpu(states.workload),
+                    "ns/op" => ValueUnit::for_cpu(states.workload),
                     "ns" => ValueUnit::Nanos(1.0),
                     "us" => ValueUnit::Nanos(1e3),
                     "ms" => ValueUnit::Nanos(1e6),
                     "op/s" => ValueUnit::PerSecond(operations.clone()),
-                    unit => ValueUnit::Other(bpfcost_text::line(unit)),
+                    unit => ValueUnit::Other(line(unit)),
                 },
                 more_is_better: metric.metric.more_is_better,
             })
             .collect()
     }
 
-    /// The quantities of probes themselves, as far as a probe has them.
-    pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
+    /// Quantities of the probes themselves, of which a probe has values.
+    pub(crate) fn probes(states: &States<'a>) -> Vec<Self> {
         // Of no operation of the service's: hits of all that the machine did meanwhile.
         let whole = match states.workload.operation.as_str() {
             SECOND => ", on the whole machine",
             _ => "",
         };
-        let hits = format!(
-            "hits per {}{whole}",
-            bpfcost_text::line(&states.workload.operation)
-        );
+        let hits = format!("hits per {}{whole}", line(&states.workload.operation));
         let rehearsed = format!("{hits}, in a rehearsal");
-        let (plain, ms) = (|| ValueUnit::Other(String::new()), || ValueUnit::Nanos(1e6));
-        let cpu = ValueUnit::of_cpu(states.workload);
+        let (plain, ms) = (ValueUnit::Other(String::new()), ValueUnit::Nanos(1e6));
+        let cpu = ValueUnit::for_cpu(states.workload);
         let all = [
-            (
-                "the tool's own CPU",
-                ValueSource::Probe("tool_ns", WindowSet::Window),
-                cpu,
-            ),
-            (
-                &hits,
-                ValueSource::Probe("hits", WindowSet::Window),
-                plain(),
-            ),
-            (
-                &rehearsed,
-                ValueSource::Probe("rehearsed_hits", WindowSet::Window),
-                plain(),
-            ),
-            (
-                "records read",
-                ValueSource::Probe("records", WindowSet::All),
-                plain(),
-            ),
-            ("lost", ValueSource::Probe("lost", WindowSet::All), plain()),
-            (
-                "dropped",
-                ValueSource::Probe("drops", WindowSet::All),
-                plain(),
-            ),
-            (
-                "attach",
-                ValueSource::Probe("attach_ms", WindowSet::Window),
-                ms(),
-            ),
-            (
-                "detach",
-                ValueSource::Probe("detach_ms", WindowSet::Window),
-                ms(),
-            ),
-            (
-                "hiccup",
-                ValueSource::Probe("hiccup_ms", WindowSet::Window),
-                ms(),
-            ),
+            ("the tool's own CPU", "tool_ns", WindowSet::Window, &cpu),
+            (&hits, "hits", WindowSet::Window, &plain),
+            (&rehearsed, "rehearsed_hits", WindowSet::Window, &plain),
+            ("records read", "records", WindowSet::All, &plain),
+            ("lost", "lost", WindowSet::All, &plain),
+            ("dropped", "drops", WindowSet::All, &plain),
+            ("attach", "attach_ms", WindowSet::Window, &ms),
+            ("detach", "detach_ms", WindowSet::Window, &ms),
+            ("hiccup", "hiccup_ms", WindowSet::Window, &ms),
         ];
-        let mut all = Vec::from(all.map(|(name, source, base)| Quantity {
+        let mut all = Vec::from(all.map(|(name, value, windows, base)| Quantity {
             name: name.to_owned(),
-            source,
-            base,
+            source: ValueSource::Probe(value, windows),
+            base: base.clone(),
             more_is_better: Some(false),
         }));
         all.retain(|quantity| {
             let probes = states.all.iter().flat_map(|state| &state.probes);
             let mut values = probes.filter_map(|probed| quantity.value(probed.case));
             match quantity.source {
-                // No drops are no news; nothing lost is.
-                ValueSource::Probe("tool_ns", WindowSet::Window)
-                | ValueSource::Probe("drops", WindowSet::All) => {
-                    values.any(|part| part.value > 0.0)
-                }
+                // No drops are no news; that nothing was lost is news.
+                ValueSource::Probe("tool_ns" | "drops", _) => values.any(|part| part.value > 0.0),
                 _ => values.next().is_some(),
             }
         });
         all
     }
 
-    /// What counts as the same, of a value that is compared too.
+    /// Margin within which a metric counts as the same.
     pub(crate) fn margin(&self) -> Option<f64> {
         match self.source {
             ValueSource::Metric(metric) => Some(metric.metric.margin),
@@ -237,17 +190,17 @@ impl<'a> Quantity<'a> {
         }
     }
 
-    /// Whether cases without a probe have none.
+    /// Returns true for a quantity of the probes themselves.
     pub(crate) fn is_of_probes(&self) -> bool {
         matches!(self.source, ValueSource::Probe(..))
     }
 
-    /// Whether it counts operations by time.
+    /// Returns true for operations a second.
     pub(crate) fn is_throughput(&self) -> bool {
         matches!(self.base, ValueUnit::PerSecond(_))
     }
 
-    /// Its value of a case; `None` where it has none.
+    /// Value of a case; `None` without one.
     pub(crate) fn value(&self, case: &CaseRecord) -> Option<CostEstimate> {
         let part = |value, ci95| CostEstimate { value, ci95 };
         let estimate = match self.source {
@@ -269,7 +222,7 @@ impl<'a> Quantity<'a> {
         estimate.value.is_finite().then_some(estimate)
     }
 
-    /// How a case compares with another.
+    /// Difference of a case from another; `None` where it was not compared.
     pub(crate) fn change(
         &self,
         states: &States<'a>,
@@ -283,7 +236,7 @@ impl<'a> Quantity<'a> {
         };
         let comparison = states.comparison(metric, case, baseline)?;
         if matches!(self.source, ValueSource::Total) {
-            let (relative, interval) = words::total(&comparison.totals?);
+            let (relative, interval) = verdict::total(&comparison.totals?);
             return Some(ChangeText {
                 comparison,
                 difference: format!("{relative} {interval}"),
@@ -292,7 +245,7 @@ impl<'a> Quantity<'a> {
                 tone: Tone::Plain,
             });
         }
-        let (word, tone) = words::of_verdict(comparison.verdict);
+        let (word, tone) = verdict::word(comparison.verdict);
         let more =
             (comparison.verdict == VerdictRecord::Slower) != (self.more_is_better == Some(true));
         let (verdict, tone) = match (comparison.verdict, self.more_is_better) {
@@ -300,7 +253,7 @@ impl<'a> Quantity<'a> {
             (_, None) => (if more { "more" } else { "less" }, Tone::Plain),
             (_, Some(_)) => (if more { "more" } else { "less" }, tone),
         };
-        let (relative, interval) = words::relative(comparison);
+        let (relative, interval) = verdict::relative(comparison);
         Some(ChangeText {
             comparison,
             difference: format!("{relative} {interval}").trim_end().to_owned(),
@@ -309,7 +262,7 @@ impl<'a> Quantity<'a> {
         })
     }
 
-    /// What to show the values of some cases in: all have digits then.
+    /// Scale in which the values of all these cases have digits.
     pub(crate) fn scale<'c>(&self, cases: impl Iterator<Item = &'c CaseRecord>) -> Scale {
         let sizes = cases.filter_map(|case| Some(self.value(case)?.value.abs()));
         let least = sizes
@@ -321,7 +274,7 @@ impl<'a> Quantity<'a> {
         };
         match &self.base {
             ValueUnit::Nanos(of) => {
-                let nanos = Scale::of_nanos(least * of);
+                let nanos = Scale::for_nanos(least * of);
                 scale(nanos.size / of, &nanos.unit)
             }
             ValueUnit::Share => scale(PERCENT_NS, SHARE),
@@ -334,7 +287,7 @@ impl<'a> Quantity<'a> {
         }
     }
 
-    /// Its name with what it is shown in: `CPU per command, µs`.
+    /// Name and unit: `CPU per command, µs`.
     pub(crate) fn heading(&self, scale: &Scale) -> String {
         match scale.unit.as_str() {
             "" => self.name.clone(),
@@ -342,18 +295,18 @@ impl<'a> Quantity<'a> {
         }
     }
 
-    /// What stands for a case in a table.
+    /// The value of a case, or a word for why there is none.
     pub(crate) fn cell(&self, case: &CaseRecord, scale: &Scale) -> Cell {
         match self.value(case).filter(|_| case.status == Status::Ok) {
-            Some(part) => Cell::number(scale.shown(part), part.value),
+            Some(part) => Cell::number(scale.text(part), part.value),
             None => no_result(case),
         }
     }
 }
 
 impl Scale {
-    /// What to show so many nanoseconds in.
-    pub fn of_nanos(ns: f64) -> Self {
+    /// Returns the scale for a number of nanoseconds.
+    pub fn for_nanos(ns: f64) -> Self {
         let (size, unit) = match ns {
             ns if ns < 1e3 || ns.is_infinite() => (1.0, "ns"),
             ns if ns < 1e6 => (1e3, "µs"),
@@ -374,8 +327,8 @@ impl Scale {
     }
 
     /// A value with how far its interval reaches.
-    pub fn shown(&self, part: CostEstimate) -> String {
-        shown(CostEstimate {
+    pub fn text(&self, part: CostEstimate) -> String {
+        estimate_text(CostEstimate {
             value: part.value / self.size,
             ci95: part.ci95.map(|ends| ends.map(|end| end / self.size)),
         })
@@ -394,14 +347,14 @@ impl ChangeText<'_> {
         if self.verdict.is_empty() {
             return Cell::default();
         }
-        let budget = self.comparison.budget.map(words::of_budget);
+        let budget = self.comparison.budget.map(budget::word);
         let budget = budget.map_or_else(String::new, |word| format!(", {word} budget"));
         Cell::words(format!("{}{budget}", self.verdict)).toned(self.tone)
     }
 }
 
 /// The value itself, with the reach of its interval.
-pub(crate) fn shown(part: CostEstimate) -> String {
+pub(crate) fn estimate_text(part: CostEstimate) -> String {
     let value = part.value;
     match part.ci95 {
         Some([low, high]) if high > low => with_ends(value, Some([low, high])),
@@ -412,12 +365,12 @@ pub(crate) fn shown(part: CostEstimate) -> String {
     }
 }
 
-/// Whether CPU time is shown as a share of a CPU.
+/// Returns true if CPU time is shown as a share of a CPU.
 pub(crate) fn is_share(workload: &ProbedWorkload) -> bool {
     workload.operation == SECOND
 }
 
-/// What is counted of CPU time.
+/// Name of the CPU time of the headline.
 pub(crate) fn cpu(workload: &ProbedWorkload) -> &'static str {
     match workload.headline {
         Headline::Server => "CPU",
@@ -426,6 +379,6 @@ pub(crate) fn cpu(workload: &ProbedWorkload) -> &'static str {
 }
 
 /// A number and its unit on one line.
-pub fn held(number: &str, unit: &str) -> String {
+pub fn with_unit(number: &str, unit: &str) -> String {
     format!("{number}{HOLD}{unit}")
 }

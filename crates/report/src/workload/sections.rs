@@ -1,28 +1,26 @@
 //! A workload as sections: curves along a factor, tables, CPU time by part, latencies, how to read them; and every
 //! value of every case.
 
-use super::{WorkloadReport, plot, quantity::shown};
+use super::{WorkloadReport, plot, quantity::estimate_text};
 use crate::{
     figure::{curve, stack},
     section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
     table::{Cell, Head, Table},
 };
 use bpfcost_record::{CaseRecord, CostEstimate};
+use bpfcost_text::{block, line};
 
-/// Cases beside each other in a table: so many find room on paper.
+/// Cases beside each other in a table: the number that has room on paper.
 const BESIDE: usize = 6;
-/// How to read curves along a factor.
 const CURVES: &str = "Both axes are logarithmic. Bars are 95 % intervals over epochs, each with a fresh server. \
     Differences on the same server are more precise; the tables show them.";
-/// How to read bars of CPU time.
 const STACKS: &str = "CPU time of the whole machine while the load ran, by process. The line is the 95 % interval \
     of the total. The rest is kernel work for all processes, and all other processes.";
-/// How to read distributions.
 const LATENCIES: &str = "At the percentiles that the client reports, with 95 % intervals over epochs. A client \
     that waits for each answer before its next request hides the longest latencies; one at a fixed rate does not.";
 
 impl WorkloadReport<'_> {
-    /// What leads a view.
+    /// The first sections of a view.
     pub(crate) fn sections(&self, detail: Detail) -> Vec<Section> {
         let all = detail >= Detail::Full;
         let (tables, details) = self.tables(all);
@@ -30,7 +28,7 @@ impl WorkloadReport<'_> {
             return table_sections(tables.into_iter().chain(details));
         }
         let small = |title: &str, caption: &str, figures: Vec<Figure>| {
-            let figures = Figures::of(title, String::new(), caption.to_owned(), figures)?;
+            let figures = Figures::titled(title, String::new(), caption.to_owned(), figures)?;
             let order = Order::Small;
             Some(Section::Figures(Figures { order, ..figures }))
         };
@@ -52,11 +50,11 @@ impl WorkloadReport<'_> {
         sections
     }
 
-    /// What was written about the workload, and what each probe does.
+    /// Description of the workload and of each probe.
     fn how_to_read(&self) -> [Section; 2] {
         let workload = self.states.workload;
-        let prose = bpfcost_text::block(&workload.prose);
-        let paragraphs = prose.split("\n\n").map(bpfcost_text::line);
+        let prose = block(&workload.prose);
+        let paragraphs = prose.split("\n\n").map(line);
         let variants = workload.variants.iter();
         [
             Section::Prose(Prose {
@@ -69,9 +67,7 @@ impl WorkloadReport<'_> {
             Section::Facts(Facts {
                 title: "What each probe does".to_owned(),
                 facts: variants
-                    .map(|(name, about)| {
-                        Fact::new(bpfcost_text::line(name), bpfcost_text::line(about))
-                    })
+                    .map(|(name, about)| Fact::new(line(name), line(about)))
                     .collect(),
             }),
         ]
@@ -91,19 +87,19 @@ impl WorkloadReport<'_> {
             // `None` is the value of the case itself.
             type Name<'a> = Option<&'a str>;
             let value = move |name: &Name<'_>| {
-                Cell::words(name.map_or_else(|| record.unit.to_string(), bpfcost_text::line))
+                Cell::words(name.map_or_else(|| record.unit.to_string(), line))
             };
-            let mut columns = vec![Head::words("value").of(value)];
+            let mut columns = vec![Head::words("value").cells(value)];
             columns.extend(cases.iter().map(|case| {
-                Head::number(bpfcost_text::line(&case.name)).of(move |name: &Name<'_>| {
+                Head::number(line(&case.name)).cells(move |name: &Name<'_>| {
                     let part = name.map_or_else(|| own_value(case), |name| case.secondary_part(name));
-                    let cell = |part: CostEstimate| Cell::number(shown(part), part.value);
+                    let cell = |part: CostEstimate| Cell::number(estimate_text(part), part.value);
                     part.map_or_else(Cell::default, cell)
                 })
             }));
             let rows = record.secondary_names().into_iter().map(Some);
             let rows: Vec<Name<'_>> = std::iter::once(None).chain(rows).collect();
-            let names: Vec<String> = cases.iter().map(|case| bpfcost_text::line(&case.name)).collect();
+            let names: Vec<String> = cases.iter().map(|case| line(&case.name)).collect();
             Table {
                 title: match (names.as_slice(), several) {
                     ([first, .., last], true) => format!("All values, {first} to {last}"),
@@ -115,7 +111,7 @@ impl WorkloadReport<'_> {
                      Percentiles of latency are those of the median window."
                         .to_owned(),
                 ],
-                ..Table::of(columns, &rows)
+                ..Table::new(columns, &rows)
             }
         })
     }

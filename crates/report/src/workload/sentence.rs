@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use super::{WorkloadReport, named};
+use super::{WorkloadReport, factor_list};
 use crate::budget::{self, Judged};
 use bpfcost_measure::time_option;
 use bpfcost_model::LOAD;
 use bpfcost_record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord};
 use bpfcost_text::{
-    self,
+    line,
     number::{self, HOLD},
 };
 
 /// The longest time worth proposing, in seconds.
 const MOST_S: f64 = 86_400.0;
 
-/// What a probe costs in a state of the server.
+/// Cost of a probe in a state of the server.
 struct ProbeCost<'a> {
     variant: &'a str,
     state: &'a State<'a>,
@@ -24,10 +24,13 @@ struct ProbeCost<'a> {
 }
 
 /// The record in a sentence without its end; `None` where nothing was compared.
-pub(crate) fn sentence(overhead: &WorkloadReport<'_>) -> Option<String> {
-    let costs = costs(overhead);
+pub(crate) fn sentence(report: &WorkloadReport<'_>) -> Option<String> {
+    let costs = costs(report);
     let most_expensive = costs.first()?;
-    let (lead, clause) = (lead(overhead, &costs), clause(overhead, most_expensive));
+    let (lead, clause) = (
+        sentence_start(report, &costs),
+        clause(report, most_expensive),
+    );
     let highest = match (probes(&costs, |_| true), lead.as_str()) {
         (1, _) => String::new(),
         (many, "") => format!("The most expensive of {many} probes, "),
@@ -42,12 +45,12 @@ pub(crate) fn sentence(overhead: &WorkloadReport<'_>) -> Option<String> {
     ))
 }
 
-/// What every probe costs in every state, the most expensive first.
-fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
+/// Cost of every probe in every state, the most expensive first.
+fn costs<'a>(report: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
     let mut costs = Vec::new();
-    for state in &overhead.states.all {
+    for state in &report.states.all {
         for probed in &state.probes {
-            let change = overhead.change(&overhead.headline, probed.case, state.off);
+            let change = report.change(&report.headline, probed.case, state.off);
             let comparison = change.map(|change| change.comparison);
             costs.extend(
                 comparison
@@ -64,7 +67,7 @@ fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
     costs
 }
 
-/// How many probes are in some of these.
+/// Number of probes that have a wanted comparison.
 fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -> usize {
     let costs = costs.iter().filter(|cost| wanted(cost.comparison));
     costs
@@ -73,16 +76,16 @@ fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -
         .len()
 }
 
-/// What the budget says of all, or what the verdict does; nothing where there is a cost.
-fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
+/// Answer to the budget, or the verdict if all have the same; empty where a cost says more.
+fn sentence_start(report: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
     let every = |wanted| costs.iter().all(|cost| cost.comparison.verdict == wanted);
-    let record = overhead.states.record;
+    let record = report.states.record;
     let judged = Judged {
         what: "probe",
         over: probes(costs, |one| one.budget == Some(BudgetVerdict::Over)),
         all: probes(costs, |_| true),
     };
-    match budget::lead(record, &judged) {
+    match budget::sentence_start(record, &judged) {
         Some(lead) => lead,
         None if every(VerdictRecord::Same) => {
             let margin = number::round_percent(record.asked.margin);
@@ -96,12 +99,12 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
     }
 }
 
-/// Whether the total is known to differ from typical windows.
+/// Returns true if the total is known to differ from typical windows.
 fn is_apart(cost: &ProbeCost<'_>) -> bool {
     cost.comparison.totals.is_some_and(|totals| totals.apart)
 }
 
-/// How long it would take to resolve what is not.
+/// Time that would resolve the comparisons that are not.
 fn remedy(costs: &[ProbeCost<'_>]) -> String {
     // A verdict on the budget is final.
     let waits = costs
@@ -137,7 +140,7 @@ fn difference(relative: f64, ends: [f64; 2]) -> (String, String) {
     )
 }
 
-/// What it is in total, where that is known to differ from typical windows, or is what leaves the verdict open.
+/// Difference in total, if it is known to differ from typical windows or leaves the verdict open.
 fn in_total(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
     let Some(totals) = comparison.totals else {
         return String::new();
@@ -152,7 +155,7 @@ fn in_total(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
     format!("{some} {cost} {interval}")
 }
 
-/// Whether typical windows alone would have a verdict, or be within the budget.
+/// Returns true if typical windows alone would have a verdict, or be within the budget.
 fn holds_open(comparison: &ComparisonRecord, budget: Option<f64>) -> bool {
     let withheld = comparison.totals.is_some_and(|totals| totals.withheld);
     let typical = comparison.relative_ci90.zip(budget);
@@ -161,22 +164,22 @@ fn holds_open(comparison: &ComparisonRecord, budget: Option<f64>) -> bool {
 }
 
 /// `bpftrace`, and `costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
-fn clause(overhead: &WorkloadReport<'_>, cost_of: &ProbeCost<'_>) -> (String, String) {
+fn clause(report: &WorkloadReport<'_>, cost_of: &ProbeCost<'_>) -> (String, String) {
     let comparison = cost_of.comparison;
     // Load is as usual, where there is one state alone.
-    let place = match overhead.states.all.len() {
-        1 => named(cost_of.state.apart(LOAD)),
-        _ => named(cost_of.state.apart("")),
+    let place = match report.states.all.len() {
+        1 => factor_list(cost_of.state.apart(LOAD)),
+        _ => factor_list(cost_of.state.apart("")),
     };
     let place = match place.as_str() {
         "" => String::new(),
         place => format!(", {place}"),
     };
-    let name = &overhead.headline.name;
+    let name = &report.headline.name;
     let interval = match comparison.relative_ci95 {
         Some(ends) => {
             let (cost, interval) = difference(comparison.relative, ends);
-            let total = in_total(comparison, overhead.states.record.asked.budget);
+            let total = in_total(comparison, report.states.record.asked.budget);
             let most = if is_apart(cost_of) {
                 " in most windows"
             } else {
@@ -192,8 +195,8 @@ fn clause(overhead: &WorkloadReport<'_>, cost_of: &ProbeCost<'_>) -> (String, St
             ),
         ),
     };
-    let (probe, states) = (bpfcost_text::line(cost_of.variant), &overhead.states);
+    let (probe, states) = (line(cost_of.variant), &report.states);
     let subject = states.workload.subject.as_deref();
-    let subject = bpfcost_text::line(subject.unwrap_or(&states.record.experiment));
+    let subject = line(subject.unwrap_or(&states.record.experiment));
     (probe, format!("costs {subject} {interval}{place}"))
 }

@@ -6,153 +6,190 @@ use crate::{
     rows::heading,
     style::Tone,
     table::{Cell, Column, Head, Note, Table},
-    words,
+    verdict,
 };
 use bpfcost_model::OFF;
-use bpfcost_record::{CaseRecord, State, Status};
-use bpfcost_text::{self, number::MISSING};
+use bpfcost_record::{CaseRecord, ProbedCase, State, Status};
+use bpfcost_text::{line, number::MISSING};
 
 /// The heading above differences and their intervals.
 const DIFFERENCE: &str = "difference, 95 %";
 
-/// A row: a value of a case, and the case that it is compared with.
+/// A row: a quantity of a case, and the case that it is compared with.
 struct ValueRow<'a, 'q> {
     name: String,
     quantity: &'q Quantity<'a>,
     case: &'a CaseRecord,
     off: Option<&'a CaseRecord>,
-    /// Whether it is of two probes, the values of which stand in rows of their own.
+    /// True for a comparison of two probes, whose values stand in rows of their own.
     of_two: bool,
 }
 
-/// The tables of a state of the server.
-pub(crate) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> Vec<Table> {
-    let cell = |quantity: &Quantity<'_>, case: &CaseRecord| {
-        quantity.cell(case, &quantity.scale(state.cases()))
+/// Tables of one state of the server.
+struct StateTables<'o, 'a> {
+    report: &'o WorkloadReport<'a>,
+    state: &'o State<'a>,
+}
+
+/// The tables of a state of the server, most important first.
+pub(crate) fn state_tables<'a>(report: &WorkloadReport<'a>, state: &State<'a>) -> Vec<Table> {
+    let tables = StateTables { report, state };
+    let mut all = match state.probes.as_slice() {
+        [one] => vec![tables.of_one_probe(one)],
+        _ => tables.of_several_probes(),
     };
-    let heading = |quantity: &Quantity<'_>| quantity.heading(&quantity.scale(state.cases()));
-    let change = |row: &ValueRow<'a, '_>| overhead.change(row.quantity, row.case, row.off);
-    let titled = |what: &str, table: Table| Table {
-        title: overhead.title(what, state),
-        ..table
-    };
-    let rows = rows(overhead, state);
-    let of_one: Option<Vec<ValueRow<'a, '_>>> = match state.probes.as_slice() {
-        [one] => {
-            let compared = std::iter::once(&overhead.headline)
-                .chain(&overhead.total)
-                .chain(&overhead.metrics);
-            let of_one = compared
-                .chain(&overhead.of_probes)
-                .map(|quantity| ValueRow {
-                    name: heading(quantity),
-                    quantity,
-                    case: one.case,
-                    off: state.off,
-                    of_two: false,
-                });
-            Some(of_one.collect())
-        }
-        _ => None,
-    };
-    let (corner, value) = match state.probes.as_slice() {
-        [one] => ("", bpfcost_text::line(one.variant)),
-        _ => ("probe", heading(&overhead.headline)),
-    };
-    let names = |head: &str| Head::words(head).of(|row: &ValueRow<'a, '_>| Cell::words(&row.name));
-    let off = |row: &ValueRow<'a, '_>| {
-        let off = row.off.filter(|_| !row.quantity.is_of_probes());
-        off.map_or_else(Cell::default, |off| cell(row.quantity, off))
-    };
-    let own = |row: &ValueRow<'a, '_>| {
-        if row.of_two {
-            Cell::default()
-        } else {
-            cell(row.quantity, row.case)
-        }
-    };
-    let difference = |row: &ValueRow<'a, '_>| {
-        let cell =
-            |change: ChangeText<'_>| Cell::number(change.difference, change.comparison.relative);
-        change(row).map_or_else(Cell::default, cell)
-    };
-    let in_total = |row: &ValueRow<'a, '_>| {
-        let total = overhead.total.as_ref();
-        let change = total.and_then(|total| overhead.change(total, row.case, row.off));
-        let cell = |change: ChangeText<'_>| {
-            let relative = change
-                .comparison
-                .totals
-                .map_or(f64::NAN, |totals| totals.relative);
-            Cell::number(change.difference, relative)
+    all[0].notes = tables.unresolved();
+    all
+}
+
+impl<'a> StateTables<'_, 'a> {
+    /// A row for each quantity: its value without the probe and with it, and the difference.
+    fn of_one_probe(&self, probe: &ProbedCase<'a>) -> Table {
+        let report = self.report;
+        let compared = std::iter::once(&report.headline)
+            .chain(&report.total)
+            .chain(&report.metrics);
+        let rows = compared.chain(&report.probes).map(|quantity| ValueRow {
+            name: self.heading(quantity),
+            quantity,
+            case: probe.case,
+            off: self.state.off,
+            of_two: false,
+        });
+        let rows: Vec<ValueRow<'a, '_>> = rows.collect();
+        let off = |row: &ValueRow<'a, '_>| {
+            let off = row.off.filter(|_| !row.quantity.is_of_probes());
+            off.map_or_else(Cell::default, |off| self.cell(row.quantity, off))
         };
-        change.map_or_else(Cell::default, cell)
-    };
-    let verdict = |row: &ValueRow<'a, '_>| {
-        change(row).map_or_else(Cell::default, |change| change.verdict_cell())
-    };
-    let leading = vec![
-        names(corner),
-        Head::number(OFF).of(off).only(of_one.is_some()),
-        Head::number(value).of(own),
-        Head::number(DIFFERENCE).of(difference),
-        Head::number("in total, 95 %")
-            .of(in_total)
-            .only(of_one.is_none() && overhead.total.is_some()),
-        Head::words("verdict").of(verdict),
-    ];
-    let experiment = bpfcost_text::line(&overhead.states.record.experiment);
-    let leading = Table::of(leading, of_one.as_ref().unwrap_or(&rows));
-    let mut tables = vec![titled(&experiment, leading)];
-    // What would resolve the comparisons that are not.
-    let unresolved = |row: &ValueRow<'a, '_>| {
-        let (words, tone) = words::verdict(change(row)?.comparison, overhead.states.record);
-        (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {words}.", row.name)))
-    };
-    tables[0].notes = rows.iter().filter_map(unresolved).collect();
-    if of_one.is_some() {
-        return tables;
-    }
-    let metric = |quantity| {
-        Head::number(heading(quantity)).of(move |row: &ValueRow<'a, '_>| match row.off {
-            None => cell(quantity, row.case),
-            off => match overhead.change(quantity, row.case, off) {
-                Some(change) => change.cell(),
-                None => no_result(row.case),
-            },
-        })
-    };
-    let of_probe = |quantity| {
-        Head::number(heading(quantity)).of(move |row: &ValueRow<'a, '_>| cell(quantity, row.case))
-    };
-    let metrics: Vec<Column<'_, _>> = overhead.metrics.iter().map(metric).collect();
-    let of_probes: Vec<Column<'_, _>> = overhead.of_probes.iter().map(of_probe).collect();
-    for (title, columns, from) in [
-        ("What else changes", metrics, 0),
-        (
-            "The probes themselves",
-            of_probes,
-            usize::from(state.off.is_some()),
-        ),
-    ] {
-        if !columns.is_empty() {
-            let columns = std::iter::once(names("probe")).chain(columns).collect();
-            let rows = rows[from..].iter().filter(|row| !row.of_two);
-            tables.extend(
-                Table::of(columns, rows)
-                    .filled()
-                    .map(|table| titled(title, table)),
-            );
+        let columns = vec![
+            name_column(""),
+            Head::number(OFF).cells(off),
+            self.own_column(line(probe.variant)),
+            self.difference_column(),
+            self.verdict_column(),
+        ];
+        Table {
+            title: report.title(&line(&report.states.record.experiment), self.state),
+            ..Table::new(columns, &rows)
         }
     }
-    tables
+
+    /// A row for each probe: the headline, then other values that were compared, then values of the probes themselves.
+    fn of_several_probes(&self) -> Vec<Table> {
+        let report = self.report;
+        let rows = rows(report, self.state);
+        let total = report.total.as_ref();
+        let in_total = |row: &ValueRow<'a, '_>| {
+            let change = total.and_then(|total| report.change(total, row.case, row.off));
+            change.map_or_else(Cell::default, |change| {
+                let totals = change.comparison.totals;
+                let relative = totals.map_or(f64::NAN, |totals| totals.relative);
+                Cell::number(change.difference, relative)
+            })
+        };
+        let leading = vec![
+            name_column("probe"),
+            self.own_column(self.heading(&report.headline)),
+            self.difference_column(),
+            Head::number("in total, 95 %")
+                .cells(in_total)
+                .only(total.is_some()),
+            self.verdict_column(),
+        ];
+        let metric = |quantity| {
+            Head::number(self.heading(quantity)).cells(move |row: &ValueRow<'a, '_>| {
+                match (row.off, report.change(quantity, row.case, row.off)) {
+                    (None, _) => self.cell(quantity, row.case),
+                    (Some(_), Some(change)) => change.cell(),
+                    (Some(_), None) => no_result(row.case),
+                }
+            })
+        };
+        let of_probe = |quantity| {
+            Head::number(self.heading(quantity))
+                .cells(move |row: &ValueRow<'a, '_>| self.cell(quantity, row.case))
+        };
+        let own: Vec<&ValueRow<'a, '_>> = rows.iter().filter(|row| !row.of_two).collect();
+        let probes = &own[usize::from(self.state.off.is_some())..];
+        let titled = |title: &str, table: Table| Table {
+            title: report.title(title, self.state),
+            ..table
+        };
+        let metrics: Vec<Column<'_, _>> = report.metrics.iter().map(metric).collect();
+        let of_probes: Vec<Column<'_, _>> = report.probes.iter().map(of_probe).collect();
+        let experiment = line(&report.states.record.experiment);
+        let mut tables = vec![titled(&experiment, Table::new(leading, &rows))];
+        for (title, columns, rows) in [
+            ("What else changes", metrics, own.as_slice()),
+            ("The probes themselves", of_probes, probes),
+        ] {
+            if !columns.is_empty() {
+                let columns = std::iter::once(name_column("probe"))
+                    .chain(columns)
+                    .collect();
+                let table = Table::new(columns, rows.iter().copied()).filled();
+                tables.extend(table.map(|table| titled(title, table)));
+            }
+        }
+        tables
+    }
+
+    /// The time or the epochs that would resolve the comparisons that are not.
+    fn unresolved(&self) -> Vec<Note> {
+        let note = |row: ValueRow<'a, '_>| {
+            let comparison = self.change(&row)?.comparison;
+            let (words, tone) = verdict::sentence(comparison, self.report.states.record);
+            (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {words}.", row.name)))
+        };
+        let rows = rows(self.report, self.state).into_iter();
+        rows.filter_map(note).collect()
+    }
+
+    fn heading(&self, quantity: &Quantity<'_>) -> String {
+        quantity.heading(&quantity.scale(self.state.cases()))
+    }
+
+    fn cell(&self, quantity: &Quantity<'_>, case: &CaseRecord) -> Cell {
+        quantity.cell(case, &quantity.scale(self.state.cases()))
+    }
+
+    fn change(&self, row: &ValueRow<'a, '_>) -> Option<ChangeText<'a>> {
+        self.report.change(row.quantity, row.case, row.off)
+    }
+
+    /// The value of the case itself; empty for a comparison of two probes.
+    fn own_column<'q>(&self, heading: String) -> Column<'_, ValueRow<'a, 'q>> {
+        Head::number(heading).cells(|row: &ValueRow<'a, '_>| {
+            let own = (!row.of_two).then(|| self.cell(row.quantity, row.case));
+            own.unwrap_or_default()
+        })
+    }
+
+    fn difference_column<'q>(&self) -> Column<'_, ValueRow<'a, 'q>> {
+        Head::number(DIFFERENCE).cells(|row: &ValueRow<'a, '_>| {
+            self.change(row).map_or_else(Cell::default, |change| {
+                Cell::number(change.difference, change.comparison.relative)
+            })
+        })
+    }
+
+    fn verdict_column<'q>(&self) -> Column<'_, ValueRow<'a, 'q>> {
+        Head::words("verdict").cells(|row: &ValueRow<'a, '_>| {
+            let change = self.change(row);
+            change.map_or_else(Cell::default, |change| change.verdict_cell())
+        })
+    }
+}
+
+fn name_column<'a, 'q>(head: &str) -> Column<'static, ValueRow<'a, 'q>> {
+    Head::words(head).cells(|row: &ValueRow<'_, '_>| Cell::words(&row.name))
 }
 
 /// Off, every probe, and the probes that were compared with each other.
-fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
+fn rows<'a, 'q>(report: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
     let row = |name: &str, case, off, of_two| ValueRow {
-        name: bpfcost_text::line(name),
-        quantity: &overhead.headline,
+        name: line(name),
+        quantity: &report.headline,
         case,
         off,
         of_two,
@@ -164,7 +201,7 @@ fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<Valu
     for one in &state.probes {
         for other in &state.probes {
             let off = Some(other.case);
-            let compared = overhead.change(&overhead.headline, one.case, off);
+            let compared = report.change(&report.headline, one.case, off);
             let name = format!("{} against {}", one.variant, other.variant);
             rows.extend(compared.map(|_| row(&name, one.case, off, true)));
         }
@@ -173,26 +210,26 @@ fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<Valu
 }
 
 /// A table of CPU time and one of each rate, for all states that differ in `over` alone.
-pub(crate) fn along(overhead: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
-    let along = overhead.along(over).into_iter().map(|along| {
+pub(crate) fn along(report: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
+    let along = report.along(over).into_iter().map(|along| {
         let (quantity, scale) = (along.quantity, &along.scale);
-        let place = |state: &&State<'_>| Cell::words(bpfcost_text::line(state.factors[over]));
+        let place = |state: &&State<'_>| Cell::words(line(state.factors[over]));
         let off = |state: &&State<'_>| {
             state
                 .off
                 .map_or_else(Cell::default, |off| quantity.cell(off, scale))
         };
         let mut columns = vec![
-            Head::words(bpfcost_text::line(over)).of(place),
-            Head::number(OFF).of(off),
+            Head::words(line(over)).cells(place),
+            Head::number(OFF).cells(off),
         ];
-        for variant in overhead.states.variants() {
-            // The value with a probe, and what became of it: `45.5 more +44.4 % [+44.2, +44.6]`.
+        for variant in report.states.variants() {
+            // The value with a probe, and the change: `45.5 more +44.4 % [+44.2, +44.6]`.
             let changed = move |state: &&State<'_>| {
                 let Some(probed) = state.probed(variant) else {
                     return Cell::default();
                 };
-                let change = overhead.change(quantity, probed.case, state.off);
+                let change = report.change(quantity, probed.case, state.off);
                 match (quantity.value(probed.case), change) {
                     (Some(value), Some(change)) => {
                         let cell = change.cell();
@@ -202,18 +239,18 @@ pub(crate) fn along(overhead: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
                     _ => no_result(probed.case),
                 }
             };
-            columns.push(Head::number(bpfcost_text::line(variant)).of(changed));
+            columns.push(Head::number(line(variant)).cells(changed));
         }
-        let (name, over, unit) = (&quantity.name, bpfcost_text::line(over), &scale.unit);
+        let (name, over, unit) = (&quantity.name, line(over), &scale.unit);
         Table {
             title: heading(&format!("{name} by {over}, {unit}{}", along.apart)),
-            ..Table::of(columns, &along.states)
+            ..Table::new(columns, &along.states)
         }
     });
     along.collect()
 }
 
-/// What stands where a case has no value, or no comparison.
+/// The cell of a case without a value, or without a comparison.
 pub(crate) fn no_result(case: &CaseRecord) -> Cell {
     match case.status {
         Status::Invalid => Cell::words("INVALID").toned(Tone::Alarm),

@@ -10,13 +10,13 @@ use std::fmt::Write;
 
 use bpfcost_record::{CrossTarget, Record};
 use bpfcost_report::{
+    captions,
     markdown::escape,
     matrix::{self, Matrix},
     section::Detail,
     table::Table,
     target,
     view::grid::{self, GridTable},
-    words,
 };
 use bpfcost_text::{self, number};
 
@@ -69,7 +69,7 @@ pub fn render(records: &[&Record]) -> Option<String> {
             table
                 .captions
                 .extend(GridTable::new(record).map(|grid_table| grid_table.caption()));
-            table.captions.extend(words::session_caption(record));
+            table.captions.extend(captions::session(record));
             below_heading(&mut out, table);
         }
     }

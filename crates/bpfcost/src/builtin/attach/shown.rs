@@ -7,10 +7,10 @@ use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use bpfcost_model::Unit;
 use bpfcost_record::{CostEstimate, Reading, Record};
 use bpfcost_report::{
+    cost,
     csv::{self, CsvColumns},
     style::Tone,
     table::{Cell, Head, Note, Table},
-    words,
 };
 use bpfcost_text::{self, number};
 
@@ -62,13 +62,14 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
 fn costs(parts: &Parts, record: &Record) -> Table {
     let unit = record.unit;
     let mut columns = vec![
-        Head::words("attach").of(|row: &AttachParts| Cell::words(bpfcost_text::line(&row.attach))),
-        Head::number("mechanism").of(|row: &AttachParts| part(row.mechanism, unit)),
+        Head::words("attach")
+            .cells(|row: &AttachParts| Cell::words(bpfcost_text::line(&row.attach))),
+        Head::number("mechanism").cells(|row: &AttachParts| part(row.mechanism, unit)),
     ];
     columns.extend(parts.bodies.iter().enumerate().map(|(at, body)| {
         // Room is short: a long name takes two lines.
         let name = bpfcost_text::line(body).replace("-", "-\n");
-        Head::number(format!("+ {name}")).of(move |row: &AttachParts| part(row.bodies[at], unit))
+        Head::number(format!("+ {name}")).cells(move |row: &AttachParts| part(row.bodies[at], unit))
     }));
     let found = parts
         .rows
@@ -90,7 +91,7 @@ fn costs(parts: &Parts, record: &Record) -> Table {
         title: format!("Parts of the cost, {unit}"),
         notes: parts.rows.iter().filter_map(passed).collect(),
         captions: captions.into_iter().chain(reading).collect(),
-        ..Table::of(columns, &parts.rows)
+        ..Table::new(columns, &parts.rows)
     }
 }
 
@@ -112,24 +113,25 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         part(row.1.and_then(value), unit)
     };
     let columns = vec![
-        Head::words("attach/body").of(|(row, sum): &PartsRow<'_>| {
+        Head::words("attach/body").cells(|(row, sum): &PartsRow<'_>| {
             let body = sum.map_or_else(String::new, |sum| format!("/{}", sum.body));
             Cell::words(bpfcost_text::line(&format!("{}{body}", row.attach)))
         }),
-        Head::number("+ bpf_stats").of(|row: &PartsRow<'_>| part(row.0.tax, unit)),
-        Head::number("together").of(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.total))),
-        Head::number("less parts").of(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.residual))),
+        Head::number("+ bpf_stats").cells(|row: &PartsRow<'_>| part(row.0.tax, unit)),
+        Head::number("together").cells(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.total))),
+        Head::number("less parts")
+            .cells(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.residual))),
         Head::words("adds up")
-            .of(|row: &PartsRow<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
-        Head::number("body").of(|row: &PartsRow<'_>| part(measured(row), unit)),
-        Head::number("by the kernel").of(|row: &PartsRow<'_>| estimate(row, |sum| sum.kernel)),
+            .cells(|row: &PartsRow<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
+        Head::number("body").cells(|row: &PartsRow<'_>| part(measured(row), unit)),
+        Head::number("by the kernel").cells(|row: &PartsRow<'_>| estimate(row, |sum| sum.kernel)),
     ];
     let empty = parts
         .rows
         .iter()
         .filter_map(|row| Some(row.kernel_empty?.value));
     let empty: Vec<f64> = empty.filter(|value| value.is_finite()).collect();
-    let empty = bpfcost_stats::sample::median(&empty).map(|value| words::value(value, None, unit));
+    let empty = bpfcost_stats::sample::median(&empty).map(|value| cost::value(value, None, unit));
     let kernel = empty.map(|empty| {
         format!(
             "by the kernel: run_time_ns ∕ run_cnt of the body, minus that of the empty program (median: {empty} \
@@ -157,7 +159,7 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
         notes: findings.collect(),
         captions: std::iter::once(read).chain(kernel).collect(),
-        ..Table::of(columns, &rows)
+        ..Table::new(columns, &rows)
     }
 }
 
@@ -166,7 +168,7 @@ fn part(part: Option<CostEstimate>, unit: Unit) -> Cell {
     let part = part.filter(|part| part.value.is_finite());
     part.map_or_else(Cell::default, |CostEstimate { value, ci95 }| {
         let text = if unit.is_counted() {
-            words::value(value, ci95, unit)
+            cost::value(value, ci95, unit)
         } else {
             number::with_reach(value, ci95)
         };
@@ -191,7 +193,7 @@ fn answer(sum: &PartsSum, unit: Unit) -> Cell {
 /// What is to say of a sum that doesn't add up, or can't be judged.
 fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
     let CostEstimate { value, ci95 } = sum.residual;
-    let decimals = words::decimals(value, ci95, unit);
+    let decimals = cost::decimals(value, ci95, unit);
     let ends = ci95.map(|ends| number::signed_interval(ends, decimals));
     let left = format!(
         "{} {unit} {}",

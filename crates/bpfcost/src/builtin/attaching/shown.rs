@@ -57,16 +57,17 @@ fn costs(cases: &[Case<'_>]) -> Option<Table> {
     let us = |part: Option<CostEstimate>| cell(part.map(in_us));
     let columns = vec![
         name(),
-        Head::number("load,\nµs/site").of(move |case: &Case<'_>| us(case.secondary_part(LOAD_NS))),
-        Head::number("attach,\nµs/site").of(move |case: &Case<'_>| us(attach(case))),
+        Head::number("load,\nµs/site")
+            .cells(move |case: &Case<'_>| us(case.secondary_part(LOAD_NS))),
+        Head::number("attach,\nµs/site").cells(move |case: &Case<'_>| us(attach(case))),
         Head::number("detach,\nµs/site")
-            .of(move |case: &Case<'_>| us(case.secondary_part(DETACH_NS))),
-        Head::number("memory,\nB/site").of(memory),
+            .cells(move |case: &Case<'_>| us(case.secondary_part(DETACH_NS))),
+        Head::number("memory,\nB/site").cells(memory),
     ];
     Some(Table {
         title: "Switching on and off".to_owned(),
         captions: vec![COSTS.to_owned()],
-        ..Table::of(columns, cases).filled()?
+        ..Table::new(columns, cases).filled()?
     })
 }
 
@@ -77,23 +78,23 @@ fn stops(cases: &[Case<'_>]) -> Option<Table> {
     let of = |name: &'static str| move |case: &Case<'_>| cell(case.secondary_part(name));
     let columns = vec![
         name(),
-        Head::number("interrupted,\nattach, µs").of(of("attach_interrupt_us")),
-        Head::number("detach,\nµs").of(of("detach_interrupt_us")),
-        Head::number("idle,\nµs").of(of("idle_interrupt_us")),
-        Head::number("extra\ninterruption, µs").of(of(EXTRA_INTERRUPTION_US)),
-        Head::number("any stop,\nattach, µs").of(of("attach_stop_us")),
-        Head::number("detach,\nµs").of(of("detach_stop_us")),
-        Head::number("idle,\nµs").of(of("idle_stop_us")),
+        Head::number("interrupted,\nattach, µs").cells(of("attach_interrupt_us")),
+        Head::number("detach,\nµs").cells(of("detach_interrupt_us")),
+        Head::number("idle,\nµs").cells(of("idle_interrupt_us")),
+        Head::number("extra\ninterruption, µs").cells(of(EXTRA_INTERRUPTION_US)),
+        Head::number("any stop,\nattach, µs").cells(of("attach_stop_us")),
+        Head::number("detach,\nµs").cells(of("detach_stop_us")),
+        Head::number("idle,\nµs").cells(of("idle_stop_us")),
     ];
     Some(Table {
         title: "Longest stop of another thread".to_owned(),
         captions: vec![STOPS.to_owned()],
-        ..Table::of(columns, &watched).filled()?
+        ..Table::new(columns, &watched).filled()?
     })
 }
 
 fn name<'a>() -> Column<'a, Case<'a>> {
-    Head::words("case").of(|case: &Case<'_>| Cell::words(bpfcost_text::line(&case.name)))
+    Head::words("case").cells(|case: &Case<'_>| Cell::words(bpfcost_text::line(&case.name)))
 }
 
 /// A value and its reach.

@@ -9,7 +9,7 @@ use bpfcost_report::{
     rows,
     scaling::{
         Chart, RateUnit,
-        plot::{SeriesColours, measured_series},
+        plot::{SeriesColours, curve_series},
     },
 };
 use bpfcost_text::{self, number};
@@ -20,7 +20,7 @@ pub(super) fn predicted(
     prediction: &Prediction,
     tables: &[PublishedTable],
 ) -> Vec<Plot> {
-    let mut hues = SeriesColours::of(chart);
+    let mut hues = SeriesColours::new(chart);
     let mut plots = Vec::new();
     if !prediction.curves.is_empty() {
         plots.push(here(chart, prediction, &mut hues));
@@ -38,7 +38,7 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>
     for (series, rates) in &prediction.curves {
         let hue = hues.hue(series);
         if let Some(curve) = measured(chart, series) {
-            let mut line = measured_series(chart, curve, hue);
+            let mut line = curve_series(chart, curve, hue);
             // A prediction has a CPU for each thread; what shares CPUs is something else.
             line.points
                 .retain(|point| point.at <= f64::from(chart.curves.cpus));
@@ -66,7 +66,7 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>
             bpfcost_text::line(&chart.curves.scaling.over)
         ),
         unit,
-        rates: unit.of(&chart.operations()),
+        rates: unit.rate_of(&chart.operations()),
         over: format!(
             "{}, a CPU each",
             bpfcost_text::line(&chart.curves.scaling.over)

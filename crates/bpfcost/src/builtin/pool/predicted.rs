@@ -200,7 +200,9 @@ fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Table {
             Tone::Open
         };
         let (middle, worst) = (tested.get(tested.len() / 2), tested.last());
-        let factor = |row: Option<&&PublishedPoint>| Cell::of(row.map(|row| row.factor()), times);
+        let factor = |row: Option<&&PublishedPoint>| {
+            Cell::number_or_empty(row.map(|row| row.factor()), times)
+        };
         let at = worst.map(|row| format!("{} with {}", row.series, chart.threads(row.threads)));
         vec![
             Cell::words(table.title.clone()),
@@ -257,7 +259,7 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Table {
             Cell::number(number::count(u64::from(row.threads)), threads),
             Cell::number(unit.plain(row.published), row.published),
             Cell::number(unit.plain(row.predicted), row.predicted),
-            Cell::of(Some(row.factor()), factor),
+            Cell::number_or_empty(Some(row.factor()), factor),
             Cell::words(answer).toned(tone),
             Cell::words(row.note.unwrap_or_default()),
         ]

@@ -90,26 +90,28 @@ pub(super) fn program(case: &CaseRecord) -> String {
 
 fn table(rows: &[Row<'_>]) -> Option<Table> {
     let count = |name: &'static str| {
-        move |row: &Row<'_>| Cell::of(value(row.case, name), |value| number::count(value as u64))
+        move |row: &Row<'_>| {
+            Cell::number_or_empty(value(row.case, name), |value| number::count(value as u64))
+        }
     };
     let columns = vec![
-        Head::words("program").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.program))),
-        Head::words("target").of(|row: &Row<'_>| Cell::words(&row.target)),
-        Head::number("verified\ninsns").of(count("instructions")),
-        Head::number("states").of(count("states")),
-        Head::number("verified\nin, µs").of(count("us")),
-        Head::number("stack,\nB").of(|row: &Row<'_>| stack(row.case)),
-        Head::number("insns,\nB").of(count("xlated_bytes")),
-        Head::number("JITed,\nB").of(count("jited_bytes")),
-        Head::number("maps").of(|row: &Row<'_>| {
+        Head::words("program").cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.program))),
+        Head::words("target").cells(|row: &Row<'_>| Cell::words(&row.target)),
+        Head::number("verified\ninsns").cells(count("instructions")),
+        Head::number("states").cells(count("states")),
+        Head::number("verified\nin, µs").cells(count("us")),
+        Head::number("stack,\nB").cells(|row: &Row<'_>| stack(row.case)),
+        Head::number("insns,\nB").cells(count("xlated_bytes")),
+        Head::number("JITed,\nB").cells(count("jited_bytes")),
+        Head::number("maps").cells(|row: &Row<'_>| {
             let bytes = |bytes| number::bytes(bytes as u64);
-            Cell::of(value(row.case, "map_bytes"), bytes)
+            Cell::number_or_empty(value(row.case, "map_bytes"), bytes)
         }),
     ];
     Some(Table {
         title: "Verification and memory".to_owned(),
         captions: vec![CAPTION.to_owned()],
-        ..Table::of(columns, rows).filled()?
+        ..Table::new(columns, rows).filled()?
     })
 }
 

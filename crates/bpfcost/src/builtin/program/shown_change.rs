@@ -43,20 +43,21 @@ pub(super) fn table(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
         captions.push(format!("{hidden} more lines: --verbose."));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(row.case))),
-        Head::number("old").of(|row: &Row<'_>| count(row.old)),
-        Head::number("new").of(|row: &Row<'_>| count(row.new)),
-        Head::number("change").of(|row: &Row<'_>| {
+        Head::words("case").cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(row.case))),
+        Head::number("old").cells(|row: &Row<'_>| count(row.old)),
+        Head::number("new").cells(|row: &Row<'_>| count(row.new)),
+        Head::number("change").cells(|row: &Row<'_>| {
             let change = row.new as f64 - row.old as f64;
             Cell::number(number::signed(change, 0), change)
         }),
-        Head::words("line").of(|row: &Row<'_>| Cell::words(place(row.line))),
-        Head::words("source").of(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.line.text))),
+        Head::words("line").cells(|row: &Row<'_>| Cell::words(place(row.line))),
+        Head::words("source")
+            .cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.line.text))),
     ];
     Some(Table {
         title: "Lines that changed".to_owned(),
         captions,
-        ..Table::of(columns, &rows).filled()?
+        ..Table::new(columns, &rows).filled()?
     })
 }
 

@@ -69,22 +69,23 @@ fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
         captions.push(format!("{hidden} more lines: --verbose."));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(row.case))),
-        Head::number("insns").of(|row: &Row<'_, &HotLine>| count(row.of.own + row.of.called)),
+        Head::words("case")
+            .cells(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(row.case))),
+        Head::number("insns").cells(|row: &Row<'_, &HotLine>| count(row.of.own + row.of.called)),
         Head::number("share")
-            .of(|row: &Row<'_, &HotLine>| share(row.of.own + row.of.called, row.all)),
-        Head::number("called").of(|row: &Row<'_, &HotLine>| match row.of.called {
+            .cells(|row: &Row<'_, &HotLine>| share(row.of.own + row.of.called, row.all)),
+        Head::number("called").cells(|row: &Row<'_, &HotLine>| match row.of.called {
             0 => Cell::default(),
             called => count(called),
         }),
-        Head::words("line").of(|row: &Row<'_, &HotLine>| Cell::words(place(row.of))),
+        Head::words("line").cells(|row: &Row<'_, &HotLine>| Cell::words(place(row.of))),
         Head::words("source")
-            .of(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(&row.of.text))),
+            .cells(|row: &Row<'_, &HotLine>| Cell::words(bpfcost_text::line(&row.of.text))),
     ];
     Some(Table {
         title: "Hot spots".to_owned(),
         captions,
-        ..Table::of(columns, &rows).filled()?
+        ..Table::new(columns, &rows).filled()?
     })
 }
 
@@ -99,16 +100,17 @@ fn calls(spots: &[Spots<'_>]) -> Option<Table> {
         rows.extend(spots.calls.iter().map(row));
     }
     let columns = vec![
-        Head::words("case").of(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(row.case))),
-        Head::number("insns").of(|row: &Row<'_, &HotCall>| count(row.of.instructions)),
-        Head::number("share").of(|row: &Row<'_, &HotCall>| share(row.of.instructions, row.all)),
+        Head::words("case")
+            .cells(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(row.case))),
+        Head::number("insns").cells(|row: &Row<'_, &HotCall>| count(row.of.instructions)),
+        Head::number("share").cells(|row: &Row<'_, &HotCall>| share(row.of.instructions, row.all)),
         Head::words("called")
-            .of(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(&row.of.name))),
+            .cells(|row: &Row<'_, &HotCall>| Cell::words(bpfcost_text::line(&row.of.name))),
     ];
     Some(Table {
         title: "Helpers and functions called".to_owned(),
         captions: vec![CALLS.to_owned()],
-        ..Table::of(columns, &rows).filled()?
+        ..Table::new(columns, &rows).filled()?
     })
 }
 

@@ -39,15 +39,17 @@ pub(super) fn table(record: &Record, detail: Detail) -> Option<Table> {
         captions.push(format!("{} more: --verbose.", all - rows.len()));
     }
     let columns = vec![
-        Head::words("program").of(|row: &Row| Cell::words(bpfcost_text::line(&row.program))),
-        Head::words("map or variable").of(|row: &Row| Cell::words(bpfcost_text::line(&row.place))),
-        Head::number("per run").of(|row: &Row| amount(&row.per_run)),
-        Head::words("so that").of(|row: &Row| Cell::words(row.drift.map_or(String::new(), words))),
+        Head::words("program").cells(|row: &Row| Cell::words(bpfcost_text::line(&row.program))),
+        Head::words("map or variable")
+            .cells(|row: &Row| Cell::words(bpfcost_text::line(&row.place))),
+        Head::number("per run").cells(|row: &Row| amount(&row.per_run)),
+        Head::words("so that")
+            .cells(|row: &Row| Cell::words(row.drift.map_or(String::new(), words))),
     ];
     Some(Table {
         title: "What a run changes".to_owned(),
         captions,
-        ..Table::of(columns, &rows).filled()?
+        ..Table::new(columns, &rows).filled()?
     })
 }
 

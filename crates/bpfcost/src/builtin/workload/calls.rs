@@ -5,7 +5,7 @@ use bpfcost_record::{CaseRecord, CostEstimate, Status};
 use bpfcost_report::{
     section::{Detail, Section, table_sections},
     table::{Cell, Head, Table},
-    workload::{Scale, WorkloadReport, held},
+    workload::{Scale, WorkloadReport, with_unit},
 };
 use bpfcost_text::{
     self,
@@ -99,20 +99,22 @@ fn table(
     let plain = |ratio| number::fixed(ratio, number::plain_decimals(ratio));
     let took = |kind: &CallStats<'_>| {
         kind.took.map_or_else(Cell::default, |took| {
-            let scale = Scale::of_nanos(took.value);
-            Cell::number(held(&scale.shown(took), &scale.unit), took.value)
+            let scale = Scale::for_nanos(took.value);
+            Cell::number(with_unit(&scale.text(took), &scale.unit), took.value)
         })
     };
     let operation = bpfcost_text::line(&overhead.states.workload.operation);
     let columns = vec![
-        Head::words("call").of(|kind: &CallStats<'_>| Cell::words(bpfcost_text::line(kind.name))),
-        Head::number(format!("per {operation}")).of(|kind: &CallStats<'_>| ratio(kind, ops, plain)),
-        Head::number("share").of(|kind: &CallStats<'_>| ratio(kind, all, number::percent)),
-        Head::number("one takes").of(took),
+        Head::words("call")
+            .cells(|kind: &CallStats<'_>| Cell::words(bpfcost_text::line(kind.name))),
+        Head::number(format!("per {operation}"))
+            .cells(|kind: &CallStats<'_>| ratio(kind, ops, plain)),
+        Head::number("share").cells(|kind: &CallStats<'_>| ratio(kind, all, number::percent)),
+        Head::number("one takes").cells(took),
     ];
     Table {
         title,
         captions: vec![CAPTION.to_owned()],
-        ..Table::of(columns, &top)
+        ..Table::new(columns, &top)
     }
 }

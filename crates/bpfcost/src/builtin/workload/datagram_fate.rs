@@ -4,7 +4,7 @@ use bpfcost_record::{CaseRecord, State, Status};
 use bpfcost_report::{
     section::{Section, table_sections},
     table::{Cell, Head, Table},
-    workload::{Scale, WorkloadReport, held},
+    workload::{Scale, WorkloadReport, with_unit},
 };
 use bpfcost_text::{self, number};
 
@@ -30,8 +30,8 @@ fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
         lost(off, sent, received).into_iter().map(share).collect();
     rows.extend(time(off, &operation).into_iter().flatten());
     let columns = vec![
-        Head::words("").of(|row: &(String, String, f64)| Cell::words(&row.0)),
-        Head::number("off").of(|row: &(String, String, f64)| Cell::number(&row.1, row.2)),
+        Head::words("").cells(|row: &(String, String, f64)| Cell::words(&row.0)),
+        Head::number("off").cells(|row: &(String, String, f64)| Cell::number(&row.1, row.2)),
     ];
     let title = format!(
         "Of {} {operation}s sent in a window",
@@ -43,7 +43,7 @@ fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
             "A server that worked all of that time has none to spare; then throughput shows the cost of a probe."
                 .to_owned(),
         ],
-        ..Table::of(columns, &rows)
+        ..Table::new(columns, &rows)
     })
 }
 
@@ -73,9 +73,9 @@ fn time(off: &CaseRecord, operation: &str) -> Option<[(String, String, f64); 3]>
     let between_ns = 1e9 / off.secondary_value("ops_per_s")?;
     let idle = off.secondary_value("idle")?;
     let shown = |ns: f64| {
-        let scale = Scale::of_nanos(ns);
+        let scale = Scale::for_nanos(ns);
         let value = ns / scale.size;
-        held(
+        with_unit(
             &number::fixed(value, number::plain_decimals(value)),
             &scale.unit,
         )

@@ -6,7 +6,9 @@ use super::Atlas;
 use bpfcost_model::Role;
 use bpfcost_record::{Record, VerdictRecord};
 use bpfcost_report::{
-    matrix::{Matrix, MatrixGroup, MatrixRow},
+    case_table::CellRow,
+    matrix::{self, Matrix},
+    rows::RowGroup,
     table::{Cell, Head, Table},
     target,
     view::grid::note_caption,
@@ -24,14 +26,11 @@ impl Atlas<'_> {
             return Vec::new();
         };
         let changes = changes(&self.kernels);
-        let groups = matrix.groups.iter();
-        let mut tables: Vec<Table> = groups
-            .map(|group| self.table(group, &matrix, &changes))
-            .collect();
+        let groups = matrix.table.groups.iter();
+        let mut tables: Vec<Table> = groups.map(|group| self.table(group, &changes)).collect();
         if let Some(last) = tables.last_mut() {
             last.captions = matrix.notes(true);
-            let noted = |row: &MatrixRow| row.cells.iter().any(|cell| !cell.text.note.is_empty());
-            let grid = matrix.grid.as_ref().filter(|_| matrix.rows().any(noted));
+            let grid = matrix.grid.as_ref().filter(|_| matrix.table.has_remarks());
             last.captions.extend(grid.map(note_caption));
             last.captions.push(format!(
                 "In brackets: the change from the previous kernel; empty where it is the same, or where the ranges \
@@ -42,47 +41,44 @@ impl Atlas<'_> {
         tables
     }
 
-    fn table(&self, group: &MatrixGroup, matrix: &Matrix<'_>, changes: &KernelChanges) -> Table {
-        let cross_target = |row: &MatrixRow| &matrix.cross_target.rows[row.index];
-        let case = |row: &MatrixRow| {
-            let mut cells = matrix.cross_target.rows[row.index].cells.iter();
-            cells.find_map(|cell| cell.case.as_deref())
+    fn table(&self, group: &RowGroup<CellRow<'_>>, changes: &KernelChanges) -> Table {
+        let about = |row: &CellRow<'_>| {
+            let about = row.case().map(|case| bpfcost_text::line(&case.about));
+            about.unwrap_or_default()
         };
-        let about = |row: &MatrixRow| {
-            case(row).map_or_else(String::new, |case| bpfcost_text::line(&case.about))
-        };
-        let is_floor = |row: &MatrixRow| cross_target(row).role == Role::Floor;
+        let is_floor = |row: &CellRow<'_>| row.case().is_some_and(|case| case.role == Role::Floor);
         let floors = group.rows.iter().any(is_floor);
-        let mut columns = vec![Head::words("insn/op").of(|row: &MatrixRow| Cell::words(&row.name))];
+        let mut columns =
+            vec![Head::words("insn/op").cells(|row: &CellRow<'_>| Cell::words(&row.name))];
         for (place, record) in self.kernels.iter().enumerate() {
             // The matrix has the newest first.
             let at = self.kernels.len() - 1 - place;
-            let cost = move |row: &MatrixRow| match row.cells[at].text.range.as_str() {
+            let cost = move |row: &CellRow<'_>| match row.cells[at].text.range.as_str() {
                 "" => Cell::words(row.cells[at].marked()),
                 range => Cell::words(range),
             };
-            let change = move |row: &MatrixRow| {
-                let change = changes.get(&(place, cross_target(row).name.to_owned()));
+            let change = move |row: &CellRow<'_>| {
+                let change = row
+                    .case()
+                    .and_then(|case| changes.get(&(place, case.name.clone())));
                 Cell::words(change.cloned().unwrap_or_default())
             };
             columns.extend([
-                Head::number(target::label(record)).of(cost),
+                Head::number(target::label(record)).cells(cost),
                 Head::words("note")
                     .joined()
-                    .of(move |row: &MatrixRow| Cell::words(&row.cells[at].text.note)),
-                Head::words("change").joined().of(change),
+                    .cells(move |row: &CellRow<'_>| Cell::words(&row.cells[at].text.note)),
+                Head::words("change").joined().cells(change),
             ]);
         }
         let last = if floors { "event" } else { "floor" };
-        columns.push(Head::words(last).of(|row: &MatrixRow| {
-            let floor = case(row).and_then(|case| case.floor.as_deref());
-            Cell::words(
-                floor
-                    .filter(|_| !floors)
-                    .map_or_else(|| about(row), bpfcost_text::line),
-            )
+        columns.push(Head::words(last).cells(|row: &CellRow<'_>| {
+            Cell::words(match row.floor() {
+                floor if !floors && !floor.is_empty() => floor,
+                _ => about(row),
+            })
         }));
-        let alike = |pair: &[MatrixRow]| about(&pair[0]) == about(&pair[1]);
+        let alike = |pair: &[CellRow<'_>]| about(&pair[0]) == about(&pair[1]);
         Table {
             title: match group.rows.first() {
                 Some(row) if !floors && group.rows.windows(2).all(alike) => {
@@ -90,7 +86,7 @@ impl Atlas<'_> {
                 }
                 _ => group.name.clone(),
             },
-            ..Table::of(columns, &group.rows)
+            ..Table::new(columns, &group.rows)
         }
     }
 }
@@ -102,17 +98,13 @@ fn changes(kernels: &[&Record]) -> KernelChanges {
         let Some(matrix) = Matrix::new(pair) else {
             continue;
         };
-        for row in matrix.rows() {
-            let difference = row.cells.get(1).and_then(|cell| cell.difference.as_ref());
-            let differs = difference.filter(|text| {
-                matches!(
-                    text.difference.verdict,
-                    VerdictRecord::Slower | VerdictRecord::Faster
-                )
-            });
-            if let Some(text) = differs {
-                let name = matrix.cross_target.rows[row.index].name.to_owned();
-                changes.insert((before + 1, name), format!("({})", text.relative));
+        for row in matrix.table.rows() {
+            let difference = row.cells.get(1).and_then(|cell| cell.difference);
+            let differs = difference
+                .filter(|one| matches!(one.verdict, VerdictRecord::Slower | VerdictRecord::Faster));
+            if let Some((difference, case)) = differs.zip(row.case()) {
+                let (relative, _) = matrix::relative(&difference);
+                changes.insert((before + 1, case.name.clone()), format!("({relative})"));
             }
         }
     }

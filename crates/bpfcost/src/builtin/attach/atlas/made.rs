@@ -36,10 +36,10 @@ impl Atlas<'_> {
             ("started", &|record| bpfcost_text::line(&record.started)),
         ];
         let columns = words.into_iter().map(|(head, text_of)| {
-            Head::words(head).of(move |record: &&Record| Cell::words(text_of(record)))
+            Head::words(head).cells(move |record: &&Record| Cell::words(text_of(record)))
         });
         let cases = Head::number("cases")
-            .of(|record: &&Record| Cell::words(number::count(record.cases.len() as u64)));
+            .cells(|record: &&Record| Cell::words(number::count(record.cases.len() as u64)));
         let emulated = self.emulated.iter().map(|record| target::label(record));
         let emulated: Vec<String> = emulated.collect();
         let left_out = (!emulated.is_empty()).then(|| {
@@ -50,7 +50,7 @@ impl Atlas<'_> {
         });
         Table {
             captions: left_out.into_iter().collect(),
-            ..Table::of(
+            ..Table::new(
                 columns.chain([cases]).collect(),
                 self.kernels.iter().chain(&self.clocks),
             )

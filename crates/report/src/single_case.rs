@@ -1,51 +1,44 @@
-//! One case alone in full (`--case NAME --verbose`): how its batch was found, whether it proved itself, and how its
-//! trials lie.
+//! One case alone in full (`--case NAME --verbose`): calibration, checks, and the distribution of its trials.
 
 use bpfcost_stats::sample::median;
 
 use crate::{
-    histogram, rows,
+    cost, histogram, notes, rows,
     table::{Cell, Head, Table},
-    trials, words,
+    trials,
 };
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Record, Status};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
 /// The tables of the only case of a record that is no floor; of several none.
 pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let mut cases = record.cases.iter().filter(|case| case.role == Role::Case);
-    match (cases.next(), cases.next()) {
-        (Some(case), None) => {
-            let valid = case.status == Status::Ok;
-            let histogram = histogram::table(&histogram::sorted(&case.samples));
-            let histogram = histogram.filter(|_| valid).map(|table| Table {
-                title: format!(
-                    "{}, {}",
-                    rows::heading(trials::words(record).name),
-                    record.unit
-                ),
-                ..table
-            });
-            std::iter::once(lines(case, record))
-                .chain(histogram)
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    let (Some(case), None) = (cases.next(), cases.next()) else {
+        return Vec::new();
+    };
+    let name = rows::heading(trials::words(record).name);
+    let histogram = histogram::table(&histogram::sorted(&case.samples));
+    let histogram = histogram.map(|table| Table {
+        title: format!("{name}, {}", record.unit),
+        ..table
+    });
+    let valid = |_: &Table| case.status == Status::Ok;
+    let lines = std::iter::once(lines(case, record));
+    lines.chain(histogram.filter(valid)).collect()
 }
 
-/// How its batch was found, whether it proved itself, and what was measured beside its cost.
+/// Calibration and checks of a case, and the medians of its further values.
 fn lines(case: &CaseRecord, record: &Record) -> Table {
     let unit = record.unit;
     let factors = case.factors.iter();
-    let factors = factors.map(|(name, value)| bpfcost_text::line(&format!("{name} = {value}")));
+    let factors = factors.map(|(name, value)| line(&format!("{name} = {value}")));
     let recorded = case.calibration;
     let calibration = recorded.map(|calibration| {
         let batch_ns = calibration.ns_per_op * calibration.batch.0 as f64;
         format!(
             "{} {unit}, a batch of {} operations takes {}",
-            words::value(calibration.ns_per_op, None, unit),
+            cost::value(calibration.ns_per_op, None, unit),
             number::count(calibration.batch.0),
             if unit.is_counted() {
                 // The clock of an exact target counts instructions: a ns is one.
@@ -60,7 +53,7 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
         Some(ratio) => format!(
             "twice the batch took {} times {}, attempt {}",
             number::fixed(ratio, 4),
-            words::as_much(unit),
+            notes::as_much(unit),
             calibration.attempts
         ),
     });
@@ -80,10 +73,10 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
             number::plain_decimals(middle)
         };
         let middle = number::fixed(middle, decimals);
-        Some(format!("{} {middle}", bpfcost_text::line(name)))
+        Some(format!("{} {middle}", line(name)))
     });
     let lines = [
-        ("Case", bpfcost_text::line(&case.about)),
+        ("Case", line(&case.about)),
         ("Factors", factors.collect::<Vec<_>>().join(", ")),
         ("Calibration", calibration.unwrap_or_default()),
         ("Proportional", proportional.unwrap_or_default()),
@@ -91,10 +84,10 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
         ("Also (medians)", medians.collect::<Vec<_>>().join(", ")),
     ];
     type LabelledText = (&'static str, String);
-    Table::of(
+    Table::new(
         vec![
-            Head::words("").of(|line: &LabelledText| Cell::words(line.0)),
-            Head::words("").of(|line: &LabelledText| Cell::words(&line.1)),
+            Head::words("").cells(|line: &LabelledText| Cell::words(line.0)),
+            Head::words("").cells(|line: &LabelledText| Cell::words(&line.1)),
         ],
         lines.iter().filter(|line| !line.1.is_empty()),
     )

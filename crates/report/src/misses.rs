@@ -1,11 +1,11 @@
-//! Describes the calls that a probe missed, if misses are part of the question.
+//! Calls that a probe missed, if misses are part of the question.
 
 use crate::target;
 use bpfcost_record::{CaseRecord, MISSED_SHARE, Record};
-use bpfcost_text::{self, number};
+use bpfcost_text::{line, number};
 
-/// Whether what a case misses are calls that a probe should have seen. Each of them counts.
-pub(crate) fn asked(case: &CaseRecord) -> bool {
+/// Returns true if the misses of a case are calls that a probe should have seen. Each of them counts.
+pub(crate) fn are_missed_calls(case: &CaseRecord) -> bool {
     case.secondary.contains_key(MISSED_SHARE)
 }
 
@@ -21,14 +21,10 @@ pub(crate) fn share(share: f64) -> String {
 /// The calls that probes missed on a target, case by case, where several stand side by side; `None` where there are no
 /// probes of the kind.
 pub(crate) fn caption(record: &Record) -> Option<String> {
-    record.cases.iter().find(|case| asked(case))?;
+    record.cases.iter().find(|case| are_missed_calls(case))?;
     let missing = record.cases.iter().filter_map(|case| {
         let missed = case.misses().filter(|missed| *missed > 0.0)?;
-        Some(format!(
-            "{} {}",
-            bpfcost_text::line(&case.name),
-            share(missed)
-        ))
+        Some(format!("{} {}", line(&case.name), share(missed)))
     });
     let missing: Vec<String> = missing.collect();
     let target = target::label(record);

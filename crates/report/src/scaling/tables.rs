@@ -3,28 +3,26 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, misses_much, of_group,
+    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, group_suffix, misses_much,
     share_cell, with_ends,
 };
 use crate::{
-    missed, rows,
+    cost, misses, rows,
     table::{Cell, Head, Table},
     target,
 };
-use bpfcost_record::{CostEstimate, Curve, CurveGroup, CurvePoint, Status};
-use bpfcost_text::{self, number};
+use bpfcost_record::{CostEstimate, Curve, CurveGroup, CurvePoint};
+use bpfcost_text::{line, number};
 
-/// The secondary value with what reading the clock adds to a latency, in nanoseconds.
+/// Secondary value: nanoseconds that reading the clock adds to a latency.
 const LATENCY_CLOCK: &str = "latency_clock_ns";
-/// The column of rates, whatever they are of.
-const RATE: &str = "rate";
 
 /// The tables, most important first; of all groups in full where `all` is wanted.
 pub(crate) fn tables(chart: &Chart<'_>, all: bool) -> Vec<Table> {
     let groups = &chart.curves.groups;
     let (usual, others) = (&groups[0], &groups[1..]);
     let mut tables = vec![rates(chart, usual)];
-    // What an emulator shows are misses.
+    // An emulator shows misses.
     let place = usize::from(chart.tells_speed);
     tables.splice(place..place, misses(chart));
     if all {
@@ -32,7 +30,7 @@ pub(crate) fn tables(chart: &Chart<'_>, all: bool) -> Vec<Table> {
         tables.extend(others.iter().map(|group| rates(chart, group)));
     } else if chart.tells_speed {
         tables.push(at_one_count(chart, usual, all));
-        tables.extend(changed(chart));
+        tables.extend(other_conditions(chart));
     }
     tables
 }
@@ -57,7 +55,7 @@ pub(crate) fn over_threads(
     rows: impl Iterator<Item = (String, Vec<Option<Cell>>)>,
 ) -> Table {
     let scaling = chart.curves.scaling;
-    let corner = Head::words(bpfcost_text::line(&scaling.series));
+    let corner = Head::words(line(&scaling.series));
     let heads = counts
         .iter()
         .map(|count| Head::number(chart.threads(*count)));
@@ -74,7 +72,7 @@ fn row((name, cells): (String, Vec<Option<Cell>>)) -> Vec<Cell> {
     std::iter::once(Cell::words(name)).chain(cells).collect()
 }
 
-/// What all threads do together.
+/// Throughput of all threads together.
 fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Table {
     let counts = group.counts();
     let rows = order(chart, group).into_iter().map(|curve| {
@@ -82,33 +80,27 @@ fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Table {
             let point = curve.at(*count)?;
             Some(chart.rate_cell(point, curve.knee == Some(point.threads)))
         };
-        (
-            bpfcost_text::line(curve.series),
-            counts.iter().map(cell).collect(),
-        )
+        (line(curve.series), counts.iter().map(cell).collect())
     });
     Table {
         title: format!(
             "{} a second of all {} together, {}{}",
             rows::heading(&chart.operations()),
-            bpfcost_text::line(&chart.curves.scaling.over),
+            line(&chart.curves.scaling.over),
             chart.rate_unit.per_second(),
-            of_group(group)
+            group_suffix(group)
         ),
         captions: vec![marks_caption(chart, group)],
         ..over_threads(chart, &counts, rows)
     }
 }
 
-/// What the marks mean, of those that are there.
+/// Definitions of the marks that occur.
 fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
     let points = || group.curves.iter().flat_map(|curve| &curve.points);
     let (cpus, speed) = (chart.curves.cpus, chart.tells_speed);
-    let (over, operations) = (
-        bpfcost_text::line(&chart.curves.scaling.over),
-        chart.operations(),
-    );
-    let probed = points().any(|point| missed::asked(point.case));
+    let (over, operations) = (line(&chart.curves.scaling.over), chart.operations());
+    let probed = points().any(|point| misses::are_missed_calls(point.case));
     let found_nothing = points().any(misses_much);
     let parts = [
         (
@@ -153,7 +145,7 @@ fn misses(chart: &Chart<'_>) -> Option<Table> {
     let counts = Vec::from_iter(counts);
     let rows = curves.iter().map(|(group, curve)| {
         let cell = |count: &u32| curve.at(*count)?.case.misses().map(share_cell);
-        let name = format!("{}{}", bpfcost_text::line(curve.series), of_group(group));
+        let name = format!("{}{}", line(curve.series), group_suffix(group));
         (name, counts.iter().map(cell).collect())
     });
     (!curves.is_empty()).then(|| Table {
@@ -162,162 +154,162 @@ fn misses(chart: &Chart<'_>) -> Option<Table> {
     })
 }
 
-/// What is to know of every curve where there are as many threads as CPUs.
+/// A row for every curve, at the number of threads where curves are compared.
 fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Table {
-    let threads = chart.told_at();
+    let threads = chart.compared_at();
     let order = order(chart, group).into_iter();
-    let rows = order.map(|curve| (bpfcost_text::line(curve.series), curve.at(threads)));
+    let rows: Vec<PointRow<'_>> = order
+        .map(|curve| (line(curve.series), curve.at(threads)))
+        .collect();
     let title = rows::heading(chart.at(threads).trim_end_matches(','));
     // A line has no room for efficiency, and speed-up says as much.
-    let wanted = |head: &str| match head {
-        "efficiency" => all,
-        head => head != RATE,
-    };
-    table(
-        chart,
-        title,
-        &chart.curves.scaling.series,
-        rows.collect(),
-        wanted,
-    )
+    let wanted = |one| one != PointQuantity::Rate && (all || one != PointQuantity::Efficiency);
+    table(chart, title, &chart.curves.scaling.series, &rows, wanted)
 }
 
 /// Every point of every curve, in numbers.
 pub(crate) fn points(chart: &Chart<'_>) -> Table {
     let points = chart.curves.points();
-    let rows = points.map(|(_, _, point)| (bpfcost_text::line(&point.case.name), Some(point)));
-    table(
-        chart,
-        "All points".to_owned(),
-        "case",
-        rows.collect(),
-        |_| true,
-    )
+    let rows: Vec<PointRow<'_>> = points
+        .map(|(_, _, point)| (line(&point.case.name), Some(point)))
+        .collect();
+    table(chart, "All points".to_owned(), "case", &rows, |_| true)
 }
 
-/// A column of [`table`]: its heading, and the cell of a point where it has one.
-type RateColumn<'f> = (&'f str, &'f dyn Fn(&CurvePoint<'_>) -> Option<Cell>);
+/// A quantity of a point: a column of [`table`].
+#[derive(Clone, Copy, PartialEq)]
+enum PointQuantity {
+    Rate,
+    Cost,
+    SpeedUp,
+    Efficiency,
+    Misses,
+    Fairness,
+    /// A percentile of the latency of one operation, by its index in [`CurvePoint::latencies`].
+    Latency(usize),
+}
 
-/// All that is known of some points.
+impl PointQuantity {
+    const ALL: [PointQuantity; 9] = [
+        PointQuantity::Rate,
+        PointQuantity::Cost,
+        PointQuantity::SpeedUp,
+        PointQuantity::Efficiency,
+        PointQuantity::Misses,
+        PointQuantity::Fairness,
+        PointQuantity::Latency(0),
+        PointQuantity::Latency(1),
+        PointQuantity::Latency(2),
+    ];
+
+    fn heading(self, chart: &Chart<'_>) -> String {
+        match self {
+            PointQuantity::Rate => chart.rate_unit.rate_of(&chart.operations()),
+            PointQuantity::Cost => chart.record.unit.to_string(),
+            PointQuantity::SpeedUp => "speed-up".to_owned(),
+            PointQuantity::Efficiency => "efficiency".to_owned(),
+            PointQuantity::Misses => "misses".to_owned(),
+            PointQuantity::Fairness => "fairness".to_owned(),
+            PointQuantity::Latency(place) => format!("{} ns", ["p50", "p99", "p99.9"][place]),
+        }
+    }
+
+    /// The value of a point as a cell. `None` without a value, or where an emulator's times would be shown as speed.
+    fn cell(self, point: &CurvePoint<'_>, chart: &Chart<'_>) -> Option<Cell> {
+        let estimate =
+            |part: CostEstimate| Cell::number(with_ends(part.value, part.ci95), part.value);
+        let number = |value, decimals| Cell::number(number::fixed(value, decimals), value);
+        match self {
+            PointQuantity::Rate => {
+                let rate = point.rate?;
+                Some(Cell::number(chart.rate(rate), rate.value))
+            }
+            PointQuantity::Misses => point.case.misses().map(share_cell),
+            PointQuantity::Latency(place) => Some(number(point.latencies()[place]?, 0)),
+            _ if !chart.tells_speed => None,
+            PointQuantity::Cost => {
+                let raw = cost::valid(point.case)?;
+                let (value, ci95) = (raw.value, raw.ci95);
+                Some(estimate(CostEstimate { value, ci95 }))
+            }
+            PointQuantity::SpeedUp => point.speed_up.map(estimate),
+            PointQuantity::Efficiency => {
+                let share = point.efficiency?;
+                Some(Cell::number(number::percent(share), share))
+            }
+            PointQuantity::Fairness => Some(number(point.fairness()?, 2)),
+        }
+    }
+
+    /// Definition, for the caption; `None` where the heading says enough.
+    fn definition(self, chart: &Chart<'_>) -> Option<String> {
+        let over = line(&chart.curves.scaling.over);
+        Some(match self {
+            PointQuantity::Cost => format!(
+                "{}: time of one {} for each of the {over}.",
+                chart.record.unit,
+                chart.operation()
+            ),
+            PointQuantity::SpeedUp => format!("speed-up: relative to the fewest {over}."),
+            PointQuantity::Efficiency => {
+                "efficiency: speed-up as a share of what that many CPUs could give.".to_owned()
+            }
+            PointQuantity::Latency(0) => {
+                let cases = &mut chart.record.cases.iter();
+                let clock = cases.find_map(|case| case.secondary_value(LATENCY_CLOCK));
+                let clock = clock.map_or_else(String::new, |ns| {
+                    format!(", about {}{}ns", number::fixed(ns, 0), number::HOLD)
+                });
+                format!(
+                    "p50, p99, p99.9: of single {}, timed one by one in a separate pass. They include a clock \
+                     read{clock}.",
+                    chart.operations()
+                )
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A row of [`table`]: a name, and the point, if there is one.
+type PointRow<'a> = (String, Option<&'a CurvePoint<'a>>);
+
+/// A row for each point, a column for each quantity that is wanted and that a point has.
 fn table(
     chart: &Chart<'_>,
     title: String,
     corner: &str,
-    rows: Vec<(String, Option<&CurvePoint<'_>>)>,
-    wanted: impl Fn(&str) -> bool,
+    rows: &[PointRow<'_>],
+    wanted: impl Fn(PointQuantity) -> bool,
 ) -> Table {
-    let latency = |place: usize| {
-        move |point: &CurvePoint<'_>| {
-            let ns = point.latencies()[place]?;
-            Some(Cell::number(number::fixed(ns, 0), ns))
-        }
+    let has = |one: &PointQuantity| {
+        rows.iter()
+            .any(|row| row.1.is_some_and(|point| one.cell(point, chart).is_some()))
     };
-    let (p50, p99, p999) = (latency(0), latency(1), latency(2));
-    let fast = |part: Option<CostEstimate>| {
-        let CostEstimate { value, ci95 } = part.filter(|_| chart.tells_speed)?;
-        Some(Cell::number(with_ends(value, ci95), value))
-    };
-    let cost = |point: &CurvePoint<'_>| {
-        let raw = point.case.raw.as_ref();
-        let raw = raw.filter(|_| point.case.status == Status::Ok)?;
-        fast(Some(CostEstimate {
-            value: raw.value,
-            ci95: raw.ci95,
-        }))
-    };
-    let speed_up = |point: &CurvePoint<'_>| fast(point.speed_up);
-    let efficiency = |point: &CurvePoint<'_>| {
-        let share = point.efficiency.filter(|_| chart.tells_speed)?;
-        Some(Cell::number(number::percent(share), share))
-    };
-    let fairness = |point: &CurvePoint<'_>| {
-        let index = point.fairness().filter(|_| chart.tells_speed)?;
-        Some(Cell::number(number::fixed(index, 2), index))
-    };
-    let misses = |point: &CurvePoint<'_>| point.case.misses().map(share_cell);
-    let unit = chart.record.unit.to_string();
-    let rate = |point: &CurvePoint<'_>| {
-        let rate = point.rate?;
-        Some(Cell::number(chart.rate(rate), rate.value))
-    };
-    let columns: [RateColumn<'_>; 9] = [
-        (RATE, &rate),
-        (&unit, &cost),
-        ("speed-up", &speed_up),
-        ("efficiency", &efficiency),
-        ("misses", &misses),
-        ("fairness", &fairness),
-        ("p50 ns", &p50),
-        ("p99 ns", &p99),
-        ("p99.9 ns", &p999),
-    ];
-    let filled = |column: &&RateColumn<'_>| {
-        let mut points = rows.iter().filter_map(|row| row.1);
-        wanted(column.0) && points.any(|point| column.1(point).is_some())
-    };
-    let columns: Vec<&RateColumn<'_>> = columns.iter().filter(filled).collect();
-    let rates = chart.rate_unit.of(&chart.operations());
-    let heads = columns.iter().map(|column| match column.0 {
-        RATE => Head::number(rates.clone()),
-        head => Head::number(head),
-    });
-    let cells = |(name, point): &(String, Option<&CurvePoint<'_>>)| {
-        let cell = |column: &&RateColumn<'_>| point.and_then(column.1);
-        row((name.clone(), columns.iter().map(cell).collect()))
-    };
+    let quantities = PointQuantity::ALL
+        .into_iter()
+        .filter(|one| wanted(*one))
+        .filter(has);
+    let quantities: Vec<PointQuantity> = quantities.collect();
+    let mut columns =
+        vec![Head::words(line(corner)).cells(|row: &PointRow<'_>| Cell::words(&row.0))];
+    columns.extend(quantities.iter().map(|one| {
+        Head::number(one.heading(chart)).cells(|row: &PointRow<'_>| {
+            let cell = row.1.and_then(|point| one.cell(point, chart));
+            cell.unwrap_or_else(|| Cell::words(number::MISSING))
+        })
+    }));
+    let definitions = quantities.iter().filter_map(|one| one.definition(chart));
     Table {
         title,
-        head: std::iter::once(Head::words(bpfcost_text::line(corner)))
-            .chain(heads)
-            .collect(),
-        rows: rows.iter().map(cells).collect(),
-        captions: vec![point_caption(chart, &columns)],
-        ..Table::default()
+        captions: vec![definitions.collect::<Vec<String>>().join(" ")],
+        ..Table::new(columns, rows)
     }
 }
 
-/// What the columns of [`table`] mean.
-fn point_caption(chart: &Chart<'_>, columns: &[&RateColumn<'_>]) -> String {
-    let unit = chart.record.unit.to_string();
-    let over = bpfcost_text::line(&chart.curves.scaling.over);
-    let cases = &mut chart.record.cases.iter();
-    let clock = cases.find_map(|case| case.secondary_value(LATENCY_CLOCK));
-    let clock = clock.map_or_else(String::new, |ns| {
-        format!(", about {}{}ns", number::fixed(ns, 0), number::HOLD)
-    });
-    let meanings = [
-        (
-            unit.as_str(),
-            format!(
-                "{unit}: time of one {} for each of the {over}.",
-                chart.operation()
-            ),
-        ),
-        (
-            "speed-up",
-            format!("speed-up: relative to the fewest {over}."),
-        ),
-        (
-            "efficiency",
-            "efficiency: speed-up as a share of what that many CPUs could give.".to_owned(),
-        ),
-        (
-            "p50 ns",
-            format!(
-                "p50, p99, p99.9: of single {}, timed one by one in a separate pass. They include a clock \
-                 read{clock}.",
-                chart.operations()
-            ),
-        ),
-    ];
-    let has = |head: &str| columns.iter().any(|column| column.0 == head);
-    let there = meanings.into_iter().filter(|one| has(one.0));
-    there.map(|one| one.1).collect::<Vec<String>>().join(" ")
-}
-
 /// The rates under other circumstances, where curves are compared; `None` where there are no others.
-fn changed(chart: &Chart<'_>) -> Option<Table> {
-    let threads = chart.told_at();
+fn other_conditions(chart: &Chart<'_>) -> Option<Table> {
+    let threads = chart.compared_at();
     let others = chart
         .curves
         .groups
@@ -340,13 +332,11 @@ fn changed(chart: &Chart<'_>) -> Option<Table> {
         };
         let name = match group.apart.as_str() {
             "" => "default".to_owned(),
-            apart => bpfcost_text::line(apart),
+            apart => line(apart),
         };
         row((name, series.iter().map(cell).collect()))
     };
-    let heads = series
-        .iter()
-        .map(|name| Head::number(bpfcost_text::line(name)));
+    let heads = series.iter().map(|name| Head::number(line(name)));
     Some(Table {
         title: format!(
             "Other conditions, {}, {}",
