@@ -40,7 +40,8 @@ static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
 	struct vector local = { (u64)to, bytes };
 	struct vector remote = { from, bytes };
 
-	return system_call(PROCESS_VM_READV, this_process(), (u64)&local, 1, (u64)&remote, 1) == bytes;
+	return system_call(PROCESS_VM_READV, this_process(), (u64)&local, 1, (u64)&remote, 1) ==
+	       bytes;
 }
 
 /*

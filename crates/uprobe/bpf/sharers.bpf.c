@@ -81,8 +81,7 @@ static __u32 *counter_of_watched(void)
 	unsigned long first = bpf_core_field_offset(pid->numbers);
 
 	for (unsigned int i = 0; i < MOST_LEVELS && i <= level; i++) {
-		struct upid *upid =
-			(void *)pid + first + i * bpf_core_type_size(struct upid);
+		struct upid *upid = (void *)pid + first + i * bpf_core_type_size(struct upid);
 		struct number number = {
 			.namespace = BPF_CORE_READ(upid, ns, ns.inum),
 			.pid = BPF_CORE_READ(upid, nr),
