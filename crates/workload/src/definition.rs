@@ -1,4 +1,4 @@
-//! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
+//! Definition of a workload: server, clients, factors, probes, checks of a window. The schema of
 //! `experiments/*.toml`; `bpfcost overhead` makes one from a command line.
 //!
 //! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a
@@ -16,20 +16,22 @@ use bpfcost_probe::Spec;
 
 /// A workload as data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Definition {
     /// The experiment's name.
     pub name: String,
     /// The question in one line.
     pub about: String,
-    /// What pays for the probes, in a word, where that is not how the workload is called: `redis`.
+    /// Name of what pays for the probes, where it is not the workload's: `redis`.
     pub subject: Option<String>,
-    /// How to read the result, in paragraphs.
+    /// Explanation of the result, in paragraphs.
     #[serde(default)]
     pub prose: String,
     /// One operation, in a word: `command`, `request`, `datagram`.
     pub operation: String,
-    /// Whose CPU time per operation leads.
+    /// Account of CPU time that leads: of the server, or of the whole machine.
+    #[cfg_attr(test, schemars(schema_with = "headline"))]
     #[serde(default)]
     pub headline: Headline,
     /// Milliseconds of a window; clients that have a number of operations take what that takes.
@@ -51,19 +53,19 @@ pub struct Definition {
     /// Commands run once in `{dir}` before the first server starts. Their temporary files go to `{dir}/tmp`.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,
-    /// How server and client reach each other: `here` (where it is empty), `loopback` or `veth`, of their own, or
-    /// `forwarded`, into a guest. May name a factor.
+    /// Network between server and client: `here` (the default), `loopback` or `veth`, of their own, or `forwarded`, into a
+    /// guest. May name a factor.
     #[serde(default)]
     pub network: String,
-    /// What is measured; without one, the client is, as a whole.
+    /// Server, whose CPU time is measured; without one, the client's is.
     pub server: Option<ServerSpec>,
-    /// Ways to make load; where there are several, the factor `load` picks one.
+    /// Clients, each a way to make load; with several, the factor `load` picks one.
     #[serde(default, rename = "client")]
     pub clients: Vec<Client>,
-    /// The server's own count of a window.
+    /// Access log: the server's own count of a window.
     #[serde(rename = "served")]
     pub access_log: Option<AccessLog>,
-    /// What varies beside the probe.
+    /// Factors: what varies beside the probe.
     #[serde(default, rename = "factor")]
     pub factors: Vec<Factor>,
     /// The factor along which curves are drawn.
@@ -71,7 +73,7 @@ pub struct Definition {
     /// The probes, each compared with none: `off` is always there.
     #[serde(rename = "variant")]
     pub variants: Vec<Variant>,
-    /// Whether variants are compared with each other too.
+    /// Compare variants with each other too.
     #[serde(default)]
     pub against_each_other: bool,
     /// Metrics of the clients that are compared too.
@@ -81,49 +83,51 @@ pub struct Definition {
 
 /// The server of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServerSpec {
-    /// What starts it, program first; empty where it runs already.
+    /// Command that starts it, program first; none where it runs already.
     #[serde(default)]
     pub command: Vec<String>,
-    /// What runs already and is only watched.
+    /// Service that runs already and is only watched.
     pub watch: Option<RunningServer>,
-    /// When it is ready.
+    /// Sign that it is ready.
     pub ready: Option<Ready>,
     /// Environment variables beside those of this program.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How many CPUs it has for itself where there are more; the others are the client's. 0: any.
+    /// CPUs that it has for itself where there are more; the others are the client's. 0: any.
     #[serde(default)]
     pub cpus: usize,
 }
 
 /// A server that runs already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RunningServer {
-    /// Its processes, children and threads included.
+    /// Process IDs; children and threads are included.
     #[serde(default)]
     pub pids: Vec<u32>,
-    /// Its systemd unit.
+    /// The systemd unit.
     pub unit: Option<String>,
-    /// A command that prints how many operations it has done so far.
+    /// Command that prints the operations it has done so far.
     #[serde(default)]
     pub ops: Vec<String>,
-    /// What finds that number in what the command prints.
+    /// Regular expression that finds this number in the command's output.
     pub metric: Option<String>,
-    /// The relative rise of the cost at which the probe is let go at once.
+    /// Relative rise of the cost at which the probe is detached at once.
     pub abort_above: Option<f64>,
 }
 
-/// When a server is ready.
+/// Sign that a server is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ready {
-    /// It listens at this port. That is checked without connecting, before each window, for some close
-    /// their port meanwhile.
+    /// Port at which it listens. Checked without connecting, before each window.
     pub tcp: Option<String>,
-    /// It has printed something that matches this regular expression.
+    /// Regular expression that a line of its output matches.
     pub output: Option<String>,
     /// Seconds after which it counts as failed.
     #[serde(default = "ten")]
@@ -132,33 +136,35 @@ pub struct Ready {
 
 /// A way to make load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
-    /// `closed`: as much as the server can do; `open`: at a fixed rate; or any other word.
+    /// Name of the load: `closed` (as much as the server can do), `open` (at a fixed rate), or any other word.
     #[serde(default = "closed")]
     pub name: String,
-    /// What that is, in one line.
+    /// Description in one line.
     #[serde(default)]
     pub about: String,
-    /// What makes the load of one window, program first.
+    /// Command that makes the load of one window, program first.
     pub command: Vec<String>,
-    /// What is run once an epoch, untimed, so that caches are warm; without it, a window of the load.
+    /// Command that is run once an epoch, untimed, to warm caches; without it, a window of the load.
     #[serde(default)]
     pub warm_up: Vec<String>,
-    /// How its output is read.
+    /// Reader of its output.
+    #[serde(default)]
     pub output: Output,
-    /// Regular expressions with one group, by name, that extract numbers from output whose format no reader knows.
+    /// Regular expressions with one group, by name of the number that they read from the output.
     #[serde(default)]
     pub metrics: BTreeMap<String, String>,
-    /// Operations of a window, where they are given rather than read from the output.
+    /// Operations of a window, if they are not read from the output.
     pub ops: Option<u64>,
-    /// Whether it is run again until the window is over; then `ops` are those of one run. Counts in its output are
-    /// summed over its runs; numbers that are compared are the mean of them.
+    /// Run it again until the window is over; then `ops` are those of one run. Counts in its output are summed over its
+    /// runs, and compared numbers are their mean.
     #[serde(default)]
     pub repeat: bool,
-    /// Seconds that one run of it may take, where the command does not contain the length of a window.
+    /// Longest time of one run in seconds, if the command does not contain the length of a window.
     pub within_s: Option<f64>,
-    /// Whether `--quick` takes it beside the first one.
+    /// Include it in `--quick`, beside the first one.
     #[serde(default)]
     pub quick: bool,
     /// Only in cases with these factor values.
@@ -166,8 +172,9 @@ pub struct Client {
     pub only: BTreeMap<String, Vec<String>>,
 }
 
-/// How a load generator's output is read.
+/// Reader of a load generator's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// `redis-benchmark --csv`.
@@ -178,53 +185,57 @@ pub enum Output {
     Iperf3,
     /// This program's own open-loop generator: JSON.
     Load,
-    /// Only what `metrics` finds.
+    /// Any text, of which `metrics` reads numbers.
     #[default]
     Text,
 }
 
 /// A server's access log: its own count of a window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AccessLog {
-    /// A log in `{dir}`: a line of numbers per operation.
+    /// Log in `{dir}`: a line of numbers per operation.
     pub log: String,
-    /// The columns' names; each column's sum becomes a value of that name.
+    /// Names of the columns; each column's sum becomes a value of that name.
     pub sums: Vec<String>,
-    /// A command that makes the server flush the log and reopen it.
+    /// Command that makes the server flush the log and reopen it.
     pub reopen: Vec<String>,
 }
 
 /// Something that varies beside the probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Factor {
-    /// Its name, as in `{size}`.
+    /// Name, as in `{size}`.
     pub name: String,
-    /// What it is.
+    /// Description in one line.
     pub about: String,
-    /// Its values.
+    /// Values.
     pub values: Vec<String>,
-    /// Those that `--quick` takes; all where none are named.
+    /// Values that `--quick` takes; default: all.
     #[serde(default)]
     pub quick: Vec<String>,
 }
 
 /// A probe, or several joined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Variant {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// What it does.
+    /// Description in one line.
     pub about: String,
-    /// The probe, as on the command line of `bpfcost overhead`; none for the baseline.
+    /// Probe, as on the command line of `bpfcost overhead`; none for the baseline.
+    #[cfg_attr(test, schemars(with = "String"))]
     #[serde(default, with = "written")]
     pub probe: Option<Spec>,
-    /// Whether `--quick` takes it.
+    /// Include it in `--quick`.
     #[serde(default)]
     pub quick: bool,
-    /// What its own server is started with; without it, the server is that of `off`.
+    /// Server of its own, which differs in arguments or environment; without it, the server is that of `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<OwnServer>,
     /// Only in cases with these factor values.
@@ -233,13 +244,14 @@ pub struct Variant {
     /// Other variants that it is compared with, beside `off`.
     #[serde(default)]
     pub against: Vec<String>,
-    /// What must come of each window.
+    /// Counts that are compared in each window.
     #[serde(default, rename = "check")]
     pub checks: Vec<CountCheck>,
 }
 
 /// A server that runs beside that of the other variants, in its own folder and on its own port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OwnServer {
     /// Words behind the server's command.
@@ -252,22 +264,29 @@ pub struct OwnServer {
 
 /// Two counts of a window that must agree: one of the probe's, one of the workload's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CountCheck {
-    /// A count of the probe: `hits`, `bytes_written`.
+    /// Count of the probe: `hits`, `bytes_written`.
     pub probe: String,
-    /// What it must equal: `ops`, or a count of client, server or network.
+    /// Count that it must equal: `ops`, or one of client, server or network.
     #[serde(default)]
     pub equals: String,
-    /// By how much it may be more: calls of the workload that are not counted otherwise.
+    /// Difference by which it may be more: calls of the workload that are not counted otherwise.
     #[serde(default)]
     pub beyond: u64,
-    /// Or what it must reach, for a probe that others' events come to as well.
+    /// Or the count that it must reach, for a probe that also sees events of others.
     #[serde(default)]
     pub at_least: String,
     /// Only in cases with these factor values.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
+}
+
+/// The schema of [`Headline`], which is in another crate.
+#[cfg(test)]
+fn headline(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "enum": [Headline::Server, Headline::Machine] })
 }
 
 /// Periods that a window holds at least, where that makes it no longer than [`LONGEST_WINDOW_MS`]: with two, what
@@ -374,7 +393,7 @@ mod written {
     }
 }
 
-/// Whether factor values are among those that are allowed.
+/// Returns whether factor values are among those that are allowed.
 pub fn allowed(only: &BTreeMap<String, Vec<String>>, factors: &BTreeMap<String, String>) -> bool {
     only.iter().all(|(factor, values)| {
         factors

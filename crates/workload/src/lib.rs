@@ -17,6 +17,8 @@ mod reading;
 #[cfg(test)]
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;
+#[cfg(test)]
+mod schema;
 mod server;
 mod source;
 mod usage;

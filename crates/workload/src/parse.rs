@@ -29,6 +29,9 @@ const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
 ];
 
+/// The page about these files.
+const PAGE: &str = "docs/workload-files.md";
+
 /// What is wrong with a definition, and where.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("line {line}: {what}")]
@@ -399,7 +402,12 @@ fn braced(text: &str) -> impl Iterator<Item = String> {
 /// What TOML or a type does not allow.
 fn malformed(text: &str, error: &toml::de::Error) -> DefinitionProblem {
     let at = error.span().map(|span| span.start.min(text.len()));
-    let before = at.map(|at| &text[..at]);
+    // A missing key is reported at its table's header, which then is part of what stands before.
+    let is_header = at.is_some_and(|at| text[at..].starts_with('['));
+    let before = at.map(|at| {
+        let length = text[at..].find('\n').filter(|_| is_header);
+        &text[..at + length.unwrap_or_default()]
+    });
     let line = before.map(|before| before.matches('\n').count() + 1);
     // The header of the table that it stands in.
     let part = before.and_then(|before| {
@@ -419,11 +427,13 @@ fn malformed(text: &str, error: &toml::de::Error) -> DefinitionProblem {
             let near = suggest(key, quoted.clone());
             let keys: Vec<&str> = quoted.collect();
             format!(
-                "unknown key `{key}`{part}{near}\n  There are: {}",
+                "unknown key `{key}`{part}{near}\n  There are: {}; {PAGE} describes them",
                 keys.join(", ")
             )
         }
-        (Some("missing"), Some(key)) => format!("the key `{key}` is missing{part}"),
+        (Some("missing"), Some(key)) => {
+            format!("the key `{key}` is missing{part}\n  {PAGE} describes it")
+        }
         _ => format!("{message}{part}"),
     };
     DefinitionProblem {

@@ -78,6 +78,11 @@ fn a_mistyped_key_is_named_with_its_line() {
     assert!(said.contains("texts"), "{said}");
     let said = refused("operation = \"request\"\n", "");
     assert!(said.contains("the key `operation` is missing"), "{said}");
+    let said = refused("command = [\"client\", \"{size}\"]\n", "");
+    assert!(
+        said.starts_with("line 13: the key `command` is missing in [[client]]"),
+        "{said}"
+    );
     let said = refused("[server]", "[server");
     assert!(said.starts_with("line 5: "), "{said}");
 }
