@@ -27,7 +27,7 @@ impl AaTest {
         }
     }
 
-    /// What the inner experiment loads for the first or the second entries.
+    /// Returns the inner experiment's setup for the first entries, or with `again` for the second ones.
     fn inner_setup(setup: &Setup, again: bool) -> Setup {
         let of_entry = setup.cases.iter();
         let of_entry = of_entry.filter(|case| case.name.ends_with(AGAIN) == again);

@@ -29,7 +29,7 @@ use bpfcost_model::{
 use bpfcost_report::section::table_sections;
 use case::AttachCase;
 
-/// Its own sections and columns in reports: the parts of costs, and an atlas of kernels.
+/// Sections and columns that only `attach` adds to reports: the parts of costs, and an atlas of kernels.
 pub(super) const OWN: Extras = Extras {
     sections: |record, _| table_sections(shown::tables(record)),
     columns: shown::columns,

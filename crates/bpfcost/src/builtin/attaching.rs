@@ -35,7 +35,7 @@ const SITES: RangeInclusive<usize> = 1..=200_000;
 const WITH_LINKS: [usize; 2] = [1, 10];
 const WITH_ONE_LINK: [usize; 4] = [1, 10, 1_000, 40_000];
 
-/// Those of them that are measured with `--quick`.
+/// Numbers of sites that `--quick` measures, out of those defaults.
 const QUICK: [usize; 2] = [1, 1_000];
 
 /// Most sites where instructions are emulated, unless more are asked for: one step with 40,000 took Linux 7.2 more than the
@@ -70,7 +70,7 @@ pub struct Attaching {
     faulty: bool,
 }
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AttachingCase {
     mechanism: Mechanism,
@@ -182,7 +182,7 @@ impl Experiment for Attaching {
     fn cases(&self) -> Vec<Case> {
         let case = |one: AttachingCase| {
             let case = one.case();
-            // Those that were asked for are measured.
+            // Cases whose sites were asked for are measured, even slow ones.
             let slow = case.slow && self.sites.is_none();
             Case { slow, ..case }
         };

@@ -11,7 +11,7 @@ use bpfcost_record::RESET_TWICE;
 
 /// The part of the time in which all CPUs of a run on several should run.
 const GOOD_OVERLAP: f64 = 0.9;
-/// How often a batch on several CPUs is tried until they do.
+/// Maximum number of tries of a batch on several CPUs until they overlap that well.
 const OVERLAP_TRIES: u32 = 5;
 
 /// On several CPUs, the first of a few tries in which they overlapped, or else the one in which they did so
@@ -37,10 +37,11 @@ pub(super) fn overlapping<T>(
     best.ok_or_else(|| anyhow!("no batch was tried").into())
 }
 
-/// What is wrong with a batch whose slices are not in order.
+/// Detail of the problem of a batch whose slices are not in order.
 const CLOCK_WENT_BACK: &str = "the clock went back between slices of the batch";
 
-/// What every batch must show, whatever its body: that it ran whole, on all CPUs, by a clock that moved.
+/// Returns the first problem of a batch. Every batch, whatever its body, must have run whole, on all CPUs, by a clock
+/// that moved.
 pub(super) fn problem(cpus: &[u32], seen: &[Observation], ops: u64) -> Option<Problem> {
     let missing = operations(cpus.len() as u64 * ops, seen.len() as u64 * ops);
     let of_cpu = |seen: &Observation| {
@@ -67,7 +68,7 @@ pub(super) fn operations(expected: u64, got: u64) -> Option<Problem> {
     differs("operations", expected, got, detail)
 }
 
-/// Whether several CPUs ran at once.
+/// Returns a problem unless this CPU saw the others start.
 fn together(cpu: u32, together: bool) -> Option<Problem> {
     (!together).then(|| Problem {
         check: "common start".into(),
@@ -77,7 +78,7 @@ fn together(cpu: u32, together: bool) -> Option<Problem> {
     })
 }
 
-/// Whether the clock moved.
+/// Returns a problem unless the clock moved forward during the batch.
 fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
     (end_ns <= start_ns).then(|| Problem {
         check: "clock".into(),
@@ -87,8 +88,8 @@ fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
     })
 }
 
-/// Whether the batch fits into what was timed around it. That it lasts longer there shows nothing: the thread may have
-/// lost its CPU before and after.
+/// Returns a problem if the batch lasted longer than the time measured around it in user space. A longer time outside
+/// is no problem: the thread may have lost its CPU before or after.
 fn outside(seen: &Observation) -> Option<Problem> {
     (!seen.fits_outside()).then(|| Problem {
         check: "time from outside".into(),
@@ -134,7 +135,7 @@ pub(super) fn add_reset_twice(trial: &mut Trial, seen: &[Observation]) {
     trial.secondary_slices.insert(name, slices(seen));
 }
 
-/// What the slices of a batch took, where one CPU ran it.
+/// Returns the times of a batch's slices if one CPU ran it; none if several did.
 fn slices(seen: &[Observation]) -> Slices {
     match seen {
         [alone] => Slices::new(&alone.slices),
@@ -154,7 +155,7 @@ fn overlap(seen: &[Observation]) -> f64 {
     together / (last_end.saturating_sub(first_start)).max(1) as f64
 }
 
-/// What an operation cost, the mean over CPUs.
+/// Returns the cost of an operation, the mean over CPUs.
 fn mean_ns_per_op(seen: &[Observation]) -> f64 {
     seen.iter().map(Observation::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
 }

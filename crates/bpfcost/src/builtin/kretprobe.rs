@@ -8,9 +8,9 @@
 //! of one thread: ns per call and thread. A kretprobe has `maxactive` instances; a call that finds none is
 //! missed. Each trial proves that what the program saw and what the kernel says it missed are all the calls.
 //!
-//! By default it runs on all CPUs that it may, with up to four threads on each. A batch of some milliseconds
-//! holds few time slices, so that where there are more threads than CPUs the value is of CPUs that are never
-//! idle, and of threads that mostly take turns.
+//! All allowed CPUs are used by default, with up to four threads on each. A batch of some milliseconds holds few time
+//! slices; where there are more threads than CPUs, the value therefore describes CPUs that are never idle and threads
+//! that mostly take turns.
 
 mod call;
 mod case;
@@ -29,7 +29,7 @@ use bpfcost_model::{
 /// The experiment.
 #[derive(Clone, Debug)]
 pub struct Kretprobes {
-    /// How many CPUs it runs on.
+    /// Number of CPUs that the threads run on.
     cpus: usize,
 }
 

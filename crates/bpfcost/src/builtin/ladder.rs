@@ -1,8 +1,8 @@
 //! `ladder`: is a known cost measured correctly? Bodies with 0 to 1010 added instructions. Each is a multiplication
 //! that needs the result of the one before, so no CPU can skip or overlap them.
 //!
-//! Where instructions are counted, a rung must count exactly the added instructions more than the lowest rung. One
-//! rung is the sentinel of other experiments' runs, because it shares no code with any case.
+//! Counted instructions must match exactly: a rung counts as many more than the lowest rung as it adds. One rung is the
+//! sentinel of other experiments' runs, because it shares no code with any case.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use bpfcost_model::{
     Sizing, differs, prove,
 };
 
-/// What the timed loop may run at most: half of the 2²³ turns that `can_loop` grants a program on kernels
+/// Maximum operations of a batch in the timed loop: half of the 2²³ turns that `can_loop` grants a program on kernels
 /// before 6.15.
 const MOST_OPS: u64 = 1 << 22;
 
@@ -80,7 +80,7 @@ fn name(added: u32) -> String {
     format!("added-{added}")
 }
 
-/// How many instructions a case adds.
+/// Parses the number of added instructions from a case's name.
 fn added(case: &Case) -> Option<u32> {
     case.name.strip_prefix("added-")?.parse().ok()
 }
@@ -104,7 +104,6 @@ fn case(added: u32) -> Case {
     }
 }
 
-/// Rungs, loaded.
 struct Rungs(Ladder);
 
 /// A batch of a rung, and the product before it.
@@ -159,7 +158,7 @@ fn expected(product: u64, multiplications: u64) -> Result<u64> {
     Ok(product.wrapping_mul(5u64.wrapping_pow(times)))
 }
 
-/// What is wrong with what a batch left, if anything is.
+/// Returns the problem of a batch whose product or return code is wrong.
 fn problem(seen: &Observation, product: u64, got: u64) -> Option<Problem> {
     let detail = "the batch did not do its operations";
     differs("product", product, got, detail)

@@ -167,7 +167,7 @@ impl MapEpoch {
         let tables = |(size, work): (Size, Vec<MapCase>)| {
             Ok((size, Tables::load(size, &work, setup, faulty)?))
         };
-        // Where instructions are counted, each load walks the same keys.
+        // Each load walks the same keys if instructions are counted.
         let epoch = if setup.exact {
             0
         } else {

@@ -2,14 +2,14 @@
 
 use std::{fs, thread, time::Duration};
 
-/// How long the kernel may take to free tables before the next epoch goes on regardless.
+/// Maximum time that the kernel may take to free tables before the next epoch goes on regardless.
 const FREE_PATIENCE: Duration = Duration::from_millis(300);
-/// How often to look whether it has.
+/// Interval between two checks for freed tables.
 const FREE_POLL: Duration = Duration::from_millis(2);
 /// Memory that may come and go meanwhile for other reasons, in KiB.
 const FREE_SLACK_KIB: u64 = 1024;
 
-/// How often a count that may still change is read again, and how much later each time.
+/// Maximum number of repeated reads of a count that may still change, and the pause before each.
 const STEADY_READS: usize = 20;
 const STEADY_POLL: Duration = Duration::from_millis(10);
 
@@ -18,7 +18,7 @@ const STEADY_POLL: Duration = Duration::from_millis(10);
 pub(super) struct KernelMemory(Option<u64>);
 
 impl KernelMemory {
-    /// What is in use now.
+    /// Reads the memory in use now.
     pub(super) fn now() -> Self {
         KernelMemory(vmalloc_used())
     }
@@ -57,7 +57,7 @@ pub(super) fn steady_kernel_bytes() -> Option<u64> {
     steady(kernel_bytes, || thread::sleep(STEADY_POLL))
 }
 
-/// What `read` returns twice in a row, or in the end.
+/// Reads until two results in a row are equal, or the reads are used up, and returns the last result.
 fn steady<T: PartialEq>(read: impl Fn() -> T, pause: impl Fn()) -> T {
     let mut last = read();
     for _ in 0..STEADY_READS {

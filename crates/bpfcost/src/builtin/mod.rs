@@ -32,7 +32,7 @@ use bpfcost_report::{
     section::{Detail, Section},
 };
 
-/// What experiments show of their own, beside what their layout shows.
+/// Sections and columns that an experiment adds to reports, beside those of its layout.
 pub(crate) struct Extras {
     /// Sections of a record; none where it is of another experiment.
     sections: fn(&Record, Detail) -> Vec<Section>,
@@ -45,7 +45,6 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    /// Nothing.
     const NOTHING: Extras = Extras {
         sections: |_, _| Vec::new(),
         across: |_| Vec::new(),
@@ -78,7 +77,7 @@ const REGISTRY: &[Entry] = &[
         workload::shown::OWN,
     ),
     (|| one(ladder::KnownAnswers), Extras::NOTHING),
-    // It comes from a command line alone.
+    // This experiment comes from a command line alone.
     (Vec::new, program::shown::OWN),
 ];
 

@@ -5,8 +5,8 @@
 //! together. The value is the time until the last is done by the pairs of one thread: ns per pair and thread,
 //! with what the harness does to objects in it; floors are the same loop without a pool.
 //!
-//! By default it runs on all CPUs that it may, with up to four threads on each, so that threads are
-//! preempted with objects in hand. Nothing of it is in the kernel: it takes no privilege.
+//! All allowed CPUs are used by default, with up to four threads on each, so that threads are preempted with objects in
+//! hand. Everything runs in user space, so it needs no privilege.
 
 mod case;
 mod epoch;

@@ -1,8 +1,8 @@
 //! `program`: what does a person's own program cost per run, and what else does it cost?
 //!
-//! Its cases come from the command line: each program on each packet, of one version of its object or of two that are
-//! compared. What is in the number and what is not stands at the head of `program.bpf.h`. How a program is put into
-//! a loop, and what undoes each run, is in [`bpfcost_bpf::program`].
+//! Cases come from the command line: each program on each packet, of one version of its object or of two that are
+//! compared. The head of `program.bpf.h` states what the number includes and what it excludes. [`bpfcost_bpf::program`]
+//! describes how a program is put into a loop, and what undoes each run.
 
 mod epoch;
 mod expected;
@@ -48,9 +48,9 @@ pub struct Programs {
     kinds: BTreeMap<String, (ProgramKind, String)>,
     /// The programs that run in windows, as one of the objects needs it.
     in_windows: BTreeSet<String>,
-    /// Why a program can't be run here, by its object and its name; asked once.
+    /// Reasons why programs cannot run here, by object and program name; each is determined once.
     refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
-    /// What traces their instructions, where that is wanted and can be done.
+    /// Tracer of the programs' instructions, if tracing is wanted and possible.
     tracer: Option<Rc<dyn InstructionTracer>>,
 }
 
@@ -137,7 +137,7 @@ impl Programs {
         Ok(Err(why))
     }
 
-    /// Why this kernel does not take a program, alone or in a loop, or can't run it.
+    /// Returns why this kernel rejects a program, alone or in a loop, or cannot run it; `None` if it can.
     fn refusal(&self, work: &Work) -> Result<Option<String>> {
         let form = self.form(&work.program);
         if work.part == Part::Empty && form == LoopForm::Spliced {
@@ -168,7 +168,7 @@ impl Programs {
             Ok(()) => None,
             Err(Ok(error @ Error::UserObject { is_input: true, .. })) => return Err(error.into()),
             Err(Ok(error)) => Some(error.to_string()),
-            // Of the loader, say: no kernel's doing.
+            // Errors of other origin, the loader for example, are not the kernel's decision.
             Err(Err(error)) => return Err(error),
         };
         self.refusals.borrow_mut().insert(key, refusal.clone());
@@ -352,7 +352,7 @@ mod tests {
         assert!(cases.iter().any(|case| case.name == "floor/a/mix/old"));
         assert_ne!(mixed[0].factors["given"], cases[0].factors["given"]);
         assert_eq!(experiment.unmixed(), None);
-        // Of another protocol: no skb can have both.
+        // The second packet has another protocol: no skb can have both.
         experiment.subject.inputs[1].bytes[12] = 8;
         assert_eq!(experiment.mixed("a"), Ok(vec![0, 1]));
         assert!(experiment.mixed("b").is_err());

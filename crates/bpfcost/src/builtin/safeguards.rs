@@ -9,7 +9,7 @@ use bpfcost_model::{Experiment, Sentinel, SentinelTrial, Setup, Slices};
 const SENTINEL_RUNG: u32 = 100;
 const SENTINEL_OPS: u64 = 10_000;
 
-/// How often the anchor runs: about 1 ms.
+/// Number of operations of the anchor: about 1 ms.
 const ANCHOR_OPS: u64 = 40_000;
 
 /// Returns what an experiment times and with what, for the record: by its own account, or else the build of the BPF

@@ -31,14 +31,14 @@ use bpfcost_model::{
 /// Addresses of a stack: the columns.
 const DEPTHS: [(&str, u32); 4] = [("8", 8), ("16", 16), ("32", 32), ("whole", WHOLE)];
 
-/// What the timed loop may run at most, on kernels before 6.15.
+/// Maximum operations of a batch in the timed loop, on kernels before 6.15.
 const MOST_OPS: u64 = 1 << 20;
 
 /// The experiment.
 #[derive(Debug, Default)]
 pub struct Stacks;
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StackCase {
     program: StackProgram,

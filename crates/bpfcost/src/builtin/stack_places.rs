@@ -84,7 +84,7 @@ const PLACES: [&str; 40] = [
     "workqueue:workqueue_queue_work",
 ];
 
-/// What is timed, as cases name it.
+/// Ways of taking a stack that are timed: the name in cases, the value for the program, the description.
 const TAKERS: [(&str, Timed, &str); 3] = [
     ("none", Timed::Nothing, "two readings of the clock"),
     ("get_stack", Timed::Helper, "bpf_get_stack()"),
@@ -95,7 +95,7 @@ const TAKERS: [(&str, Timed, &str); 3] = [
 #[derive(Debug, Default)]
 pub struct StackPlaces;
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlaceCase {
     place: &'static str,
@@ -298,7 +298,7 @@ impl LoadedEpoch for PlaceEpoch {
     }
 }
 
-/// What is wrong with the stacks of a trial, if anything is.
+/// Returns the first problem of the stacks of a trial, or `None`.
 fn problem(counts: &TruthCounts, elapsed: Duration) -> Option<Problem> {
     let none = (counts.events == 0).then(|| Problem {
         check: "events".into(),
@@ -328,7 +328,8 @@ fn problem(counts: &TruthCounts, elapsed: Duration) -> Option<Problem> {
         .or_else(|| account(counts, elapsed, bpfcost_bpf::allowed_cpus().len() as u64))
 }
 
-/// What is wrong with the counts themselves. On each CPU an event may be under way when they are read.
+/// Returns the first count that is out of its possible range. An event may be in progress on each CPU when counts are
+/// read.
 fn account(counts: &TruthCounts, elapsed: Duration, cpus: u64) -> Option<Problem> {
     let compared = counts.equal + counts.unlisted + counts.different;
     let most_ns = elapsed.as_nanos() as u64 * cpus;
@@ -364,7 +365,7 @@ fn account(counts: &TruthCounts, elapsed: Duration, cpus: u64) -> Option<Problem
     })
 }
 
-/// Where two stacks begin to differ.
+/// Describes where two stacks begin to differ.
 fn first_difference(stacks: &StackDifference) -> String {
     let own = stacks
         .walked

@@ -16,20 +16,20 @@ use bpfcost_bpf::CpuPin;
 
 use bpfcost_model::{Fault, Problem};
 
-/// How often a group meets in a trial: before what is timed, and before what is timed pair by pair.
+/// Number of times that a group meets in a trial: before the timed phase, and before the phase timed pair by pair.
 const MEETINGS: usize = 2;
 
-/// How long a thread waits for an object or for its turn until all is called off. What a thread waits for is
-/// with another that is not running just now; that takes time slices, so milliseconds each.
+/// Maximum time that a thread waits for an object or for its turn before the whole trial is called off. Such a wait is
+/// for another thread that is not running at the moment, so it takes some time slices of milliseconds each.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks at who is here before the CPU is offered to others: some microseconds.
 const SPINS: u32 = 256;
 
-/// How long a thread sleeps that waits for others on its own CPU.
+/// Sleep of a thread that waits for other threads on its own CPU.
 const NAP: Duration = Duration::from_micros(100);
 
-/// What a thread's stack takes: they call little, and there may be thousands.
+/// Stack size of a thread: threads have shallow calls, and there may be thousands of them.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Maximum memory of a thread. A thread that finds no memory once it runs ends the program, so memory is
@@ -42,15 +42,15 @@ pub(super) struct ThreadGroup<'a> {
     /// They are put on these in turn.
     pub(super) cpus: &'a [u32],
     pub(super) threads: usize,
-    /// How long each waits at most.
+    /// Maximum time of each wait.
     pub(super) patience: Duration,
 }
 
-/// What all of a group share.
+/// State that all threads of a group share.
 #[derive(Debug)]
 struct GroupState {
     threads: usize,
-    /// Whether there are more threads than CPUs.
+    /// True if there are more threads than CPUs.
     crowded: bool,
     patience: Duration,
     gates: [StartGate; MEETINGS],
@@ -92,7 +92,7 @@ impl Member<'_> {
             }
             spins += 1;
             match spins % SPINS {
-                // Where others have yet to do on this CPU what this one has done, it must not run.
+                // Sleep, rather than run, if other threads have yet to do on this CPU what this one has done.
                 0 if meeting > 0 && self.shared.crowded => thread::sleep(NAP),
                 0 => thread::yield_now(),
                 _ => hint::spin_loop(),
@@ -121,7 +121,7 @@ pub(super) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Whether it has lasted too long, for this thread or another.
+    /// Returns whether this thread or another one has waited too long; if this one has, calls off the trial for all.
     pub(super) fn is_over(&self) -> bool {
         if self.since.elapsed() > self.member.shared.patience {
             self.member.shared.off.store(true, Ordering::Relaxed);
@@ -230,7 +230,8 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
     }
 }
 
-/// Whether there is so much memory. It may be gone the next moment; this finds what is far too much.
+/// Returns whether so much memory can be allocated now. The memory may be gone a moment later; the check only catches
+/// sizes that are far too large.
 pub(super) fn room(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }

@@ -41,11 +41,12 @@ pub trait TimedCases: Sized {
         batch: &Self::Batch,
     ) -> Result<(), Fault>;
 
-    /// Whether the program's reset does anything between two operations. Each trial then also times it done twice, from
-    /// which the report computes net. Never for a floor, whose reset is all that it has.
+    /// Returns whether the program's reset does anything between two operations. If it does, each trial also times
+    /// operations with the reset done twice, from which the report computes net. Always false for a floor, which
+    /// consists of nothing but the reset.
     fn has_reset(&self, case: &Case) -> bool;
 
-    /// Whether a batch runs before the one that counts. Not needed if an operation touches next to no memory.
+    /// True if a batch must run before the one that counts. Not needed if an operation touches next to no memory.
     const WARMS_UP: bool = true;
 
     /// Brings a case into the state that is measured and proves it once, in a small batch.
@@ -53,7 +54,7 @@ pub trait TimedCases: Sized {
         proved(self, case, request).map(drop)
     }
 
-    /// What the preparation of a case showed.
+    /// Returns the facts and warnings from the preparation of a case.
     fn observed(&mut self, _case: &Case) -> Result<Observed, Fault> {
         Ok(Observed::default())
     }
@@ -177,7 +178,7 @@ impl<C: TimedCases> LoadedEpoch for TimedEpoch<C> {
         }
         self.trials += 1;
         let twice = self.cases.has_reset(case);
-        // What comes first meets other caches than what comes second, so chance decides.
+        // Caches differ for the first and the second batch, so chance decides on the order.
         let twice_first = mix(self.seed ^ self.trials) & 1 == 1;
         let mut doubled = None;
         if twice && twice_first {

@@ -27,7 +27,7 @@ const WAYS: [Attach; 6] = [
     Attach::UserUprobeNop,
     Attach::UserUretprobeNop,
 ];
-/// What the ways in user space are compared with.
+/// Pairs that are compared: each mechanism in user space with those of the kernel.
 const AGAINST: [(Attach, Attach); 3] = [
     (Attach::UserUprobeNop, Attach::UprobeNop),
     (Attach::UserUprobeNop, Attach::UprobeNop5),
@@ -60,7 +60,7 @@ impl Default for UprobeThreads {
     }
 }
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ThreadsCase {
     calls: Calls,

@@ -37,14 +37,13 @@ use bpfcost_workload::{Base, Definition, OwnServer, Variant, allowed, outside::O
 const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.
 const RATE_MARGIN: f64 = 0.05;
-/// Why a case whose load comes from outside of a guest does not run elsewhere.
+/// Reason why a case whose load comes from outside of a guest does not run elsewhere.
 const NO_GUEST: &str = "its datagrams enter a guest through a port that QEMU forwards. Run it in a guest: --on \
     vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
 
 /// The reason to have no sentinel.
 const NO_SENTINEL: &str = "each probe is compared with no probe, on the same server and in turn";
 
-/// The built-in ones.
 const BUILT_IN: &[&str] = &[
     include_str!("../../../../experiments/busy.toml"),
     include_str!("../../../../experiments/iperf3.toml"),
@@ -65,7 +64,8 @@ pub struct Workload {
     bases: RefCell<Bases>,
     /// Who makes load from outside, where this is a guest.
     outside: Option<Rc<dyn Outside>>,
-    /// What it knows of a running service holds for all epochs.
+    /// Guard of a running service's limit. It is kept for all epochs, with the noise of the service that it has
+    /// learned.
     guard: Option<Rc<RefCell<Guard>>>,
 }
 
@@ -91,7 +91,7 @@ fn guard(definition: &Definition) -> Option<Guard> {
     Some(Guard::new(watch.abort_above?, window))
 }
 
-/// How long a running service with a limit is watched before the first probe.
+/// Returns how long a running service is watched before the first probe; `None` if it has no limit.
 pub(crate) fn learning_time(definition: &Definition) -> Option<Duration> {
     guard(definition).map(|guard| guard.learning_time())
 }
@@ -239,7 +239,7 @@ impl Workload {
         all
     }
 
-    /// What is compared beside CPU time.
+    /// Returns the metrics that are compared in addition to CPU time.
     fn metrics(&self) -> Vec<Metric> {
         let metric = |name: &str, about: &str, unit: &str, more_is_better, margin| Metric {
             name: name.to_owned(),
@@ -249,7 +249,7 @@ impl Workload {
             margin,
         };
         let asked = self.definition.compared.iter();
-        // Whether more or less of it is better is unknown.
+        // The better direction of such a number is unknown.
         let asked = asked.map(|name| metric(name, name, "", None, RATE_MARGIN));
         let metrics = vec![
             metric(
@@ -276,9 +276,9 @@ impl Workload {
             ),
         ];
         let moot = |metric: &Metric| match metric.name.as_str() {
-            // What leads is compared once.
+            // The headline is compared once.
             "machine_ns" => self.definition.headline == Headline::Machine,
-            // Of seconds there is one in each.
+            // Seconds as operations always have a rate of one per second.
             "ops_per_s" => self.definition.operation == SECOND,
             _ => false,
         };
@@ -286,7 +286,7 @@ impl Workload {
         all.filter(|metric| !moot(metric)).collect()
     }
 
-    /// What a load and a window take beside the window itself.
+    /// Returns the time that a load and a window take in addition to the window itself.
     fn overhead(&self) -> Overhead {
         // The server's start and end; a window that warms it, and two in which a probe is switched under load.
         let windows = match self.definition.variants.len() {
@@ -296,7 +296,7 @@ impl Workload {
         let variants = self.definition.variants.iter();
         let specs: Vec<&Spec> = variants.filter_map(|one| one.probe.as_ref()).collect();
         let sum = |seconds: fn(&Spec) -> f64| specs.iter().copied().map(seconds).sum::<f64>();
-        // Those that take time are rehearsed too, before the rounds and after them.
+        // Probes that take time to start are rehearsed too, before the rounds and after them.
         let rehearsed = 2.0 * specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
         let starts_s = sum(Spec::start_s);
         let switched_s = starts_s + sum(bpfcost_probe::switch_s);
@@ -310,7 +310,7 @@ impl Workload {
         }
     }
 
-    /// Whether `--quick` runs a case where none are named.
+    /// Returns whether `--quick` runs this case if no cases are named.
     fn is_quick(&self, case: &Case) -> bool {
         let variant = |one: &Variant| one.quick && case.factors.get(VARIANT) == Some(&one.name);
         let taken = self.definition.factors.iter().all(|factor| {
@@ -326,7 +326,7 @@ impl Workload {
         taken && loaded && self.definition.variants.iter().any(variant)
     }
 
-    /// How its results are read.
+    /// Returns the layout by which reports read the results.
     fn layout(&self) -> ProbedWorkload {
         let definition = &self.definition;
         let variants = definition.variants.iter();
@@ -406,7 +406,7 @@ impl Experiment for Workload {
     }
 
     fn needs(&self, case: &Case) -> Vec<Need> {
-        // What can't be read is an error when the case is asked for.
+        // Probes that cannot be read are an error when the case is asked for.
         let features = self.probe(case).map(bpfcost_probe::needs);
         needs(features.and_then(Result::ok).unwrap_or_default())
     }

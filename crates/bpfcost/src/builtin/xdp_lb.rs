@@ -240,7 +240,7 @@ fn factors<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String>
         .into()
 }
 
-/// What a case runs.
+/// Kind of a case, with what it runs.
 #[derive(Clone)]
 enum CaseKind {
     Floor(Reset),

@@ -78,7 +78,7 @@ pub fn render(records: &[&Record]) -> Option<String> {
 
 impl<'a> Atlas<'a> {
     fn new(records: &[&'a Record]) -> Option<Self> {
-        // Of several sessions on one target the last.
+        // Several sessions on one target are represented by the last one.
         let columns = CrossTarget::new(records).columns;
         let latest: Vec<&Record> = columns.iter().map(|column| column.record).collect();
         let first = latest.iter().find(|record| record.cells().is_some())?;
@@ -112,7 +112,7 @@ impl<'a> Atlas<'a> {
         records.filter_map(|record| Some(format!("{}.", grid::sentence(&GridTable::new(record)?)?)))
     }
 
-    /// What changed from each kernel to the next.
+    /// Returns a table of changes for each kernel and the next one.
     fn changes(&self) -> Vec<Table> {
         let pairs = self.kernels.windows(2).filter_map(Matrix::new);
         pairs.flat_map(|matrix| matrix::changes(&matrix)).collect()

@@ -14,18 +14,18 @@ use bpfcost_model::{Case, Pair, Role, Sizing};
 /// stack hashes, and so by where the kernel and its programs lie in memory.
 const STACK_LOADS: usize = 8;
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttachCase {
     /// A driver's events with nothing attached.
     Alone(Driver),
     /// A program attached to them.
     Program {
-        /// How.
+        /// Mechanism that attaches the program.
         attach: Attach,
-        /// What it does.
+        /// Work that the program does for each event.
         body: Body,
-        /// Whether `bpf_stats` is on.
+        /// True if `bpf_stats` is on.
         stats: bool,
     },
 }
@@ -54,7 +54,7 @@ fn taxed(attach: Attach, body: Body) -> bool {
 }
 
 impl AttachCase {
-    /// What a case means; `None` where it is not one of this experiment.
+    /// Parses the factors of a case; returns `None` if the case does not belong to this experiment.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let driver = Driver::ALL
@@ -101,7 +101,7 @@ impl AttachCase {
         }
     }
 
-    /// Why no kernel has it.
+    /// Returns the reason why this case is measured on no kernel; `None` if it can be measured.
     pub(super) fn never(self) -> Option<&'static str> {
         match self {
             AttachCase::Program {
@@ -167,8 +167,8 @@ pub(super) fn case(way: AttachCase) -> Case {
     }
 }
 
-/// What a case is compared with: a body with the empty one, `bpf_stats` on with off. What the empty one
-/// costs is its net.
+/// Returns the pair of a case and its baseline: a body against the empty one, `bpf_stats` on against off. The empty
+/// body has no pair: its cost is its net.
 pub(super) fn pair(way: AttachCase) -> Option<Pair> {
     if way.never().is_some() {
         return None;

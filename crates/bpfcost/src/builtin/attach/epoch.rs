@@ -23,15 +23,17 @@ use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Slices, Tri
 /// its first hits, and maps get their entries.
 const FIRST_EVENTS: u64 = 64;
 
-/// What to do where the kernel has no room for the maps.
+/// Description of the step, with advice for a kernel that has no room for the maps.
 const MEMORY: &str = "creating the programs' maps, about 10 MiB of locked memory (if memory is short, free some; \
     before Linux 5.11, raise ulimit -l)";
 
-/// What could be loaded and started, and why the rest could not: a finding about its cases alone.
+/// Programs and drivers that could be loaded and started, or the error for each of the others: it affects only the
+/// cases that need it.
 type Probes = BTreeMap<Attach, bpfcost_bpf::Result<ProbePrograms>>;
 type Drivers = BTreeMap<Driver, Result<Box<dyn Events>, Problem>>;
 
-/// What is loaded. The field that is attached goes first, for it hangs on the others.
+/// Everything that is loaded in an epoch. The attached case is the first field, and so the first to be dropped, because
+/// it depends on the others.
 pub(super) struct AttachEpoch {
     now: Option<ActiveCase>,
     probes: Probes,
@@ -44,7 +46,7 @@ pub(super) struct AttachEpoch {
     _printk: Option<PrintkOff>,
 }
 
-/// What is attached just now.
+/// Case whose program is attached at present.
 struct ActiveCase {
     way: AttachCase,
     attached: Option<Box<dyn Attachment>>,
@@ -60,7 +62,8 @@ impl AttachEpoch {
         let maps = BodyMaps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
         let mut drivers = Drivers::new();
-        // Where any tool has printed before, the trace buffer gets every line: a cost that is not the attached program's.
+        // Every line also goes to the trace buffer if any tool has printed before: a cost that is not the attached
+        // program's.
         let mut ways = setup.cases.iter().filter_map(AttachCase::of);
         let prints = ways.any(|way| way.driver() == Driver::Printk);
         let printk = prints.then(PrintkOff::switch_off).flatten();
@@ -96,7 +99,7 @@ impl AttachEpoch {
         if self.now.as_ref().is_some_and(|now| now.way == way) {
             return Ok(());
         }
-        // What was attached goes first: the two may share an event.
+        // Detach the previous program first: the two may share an event.
         self.now = None;
         let events = events(&mut self.drivers, way.driver())?;
         let mut now = ActiveCase {
@@ -147,7 +150,7 @@ impl AttachEpoch {
         driven.map_err(|error| invalid("events", &error))
     }
 
-    /// What is wrong with how the program is attached, if anything is.
+    /// Returns what is wrong with the attachment of the active case, or `None`.
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let attached = self.now.as_mut().and_then(|now| now.attached.as_mut());
         Ok(attached.map_or(Ok(None), |attached| attached.trouble())?)
@@ -257,7 +260,7 @@ fn probe(probes: &mut Probes, attach: Attach) -> Result<&mut ProbePrograms, Faul
     }
 }
 
-/// What the kernel refused, though it has what the case needs.
+/// Problem of a case that the kernel rejected although it has what the case needs.
 fn problem(check: &str, error: &bpfcost_bpf::Error) -> Problem {
     let text = error.to_string();
     let (got, detail) = text.split_once('\n').unwrap_or((&text, ""));

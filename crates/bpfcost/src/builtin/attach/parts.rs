@@ -50,15 +50,15 @@ pub struct Parts {
 /// The parts of one attach type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachParts {
-    /// Its name.
+    /// Name of the attach type, as in the factors of cases.
     pub attach: String,
-    /// How its costs are read.
+    /// Reading of the costs: as found, or undisturbed by neighbours.
     pub reading: Reading,
     /// The empty program, less the events alone.
     pub mechanism: Option<CostEstimate>,
-    /// What each of [`Parts::bodies`] adds to the empty program.
+    /// Cost that each of [`Parts::bodies`] adds to the empty program.
     pub bodies: Vec<Option<CostEstimate>>,
-    /// What `bpf_stats` adds to the empty program.
+    /// Cost that `bpf_stats` adds to the empty program.
     pub tax: Option<CostEstimate>,
     /// The kernel's account of a run of the empty program: about one reading of its clock.
     pub kernel_empty: Option<CostEstimate>,
@@ -68,16 +68,16 @@ pub struct AttachParts {
     pub passed: Option<OtherRuns>,
 }
 
-/// Whether a body's parts add up to what it costs with `bpf_stats`.
+/// Comparison of a body's parts with its cost with `bpf_stats`: mechanism, body and tax should add up to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartsSum {
-    /// Its body.
+    /// Name of the body.
     pub body: String,
-    /// What all of it costs together.
+    /// Cost of mechanism, body and tax together, as measured.
     pub total: CostEstimate,
-    /// What that is beyond mechanism, body and tax.
+    /// Remainder of the total beyond mechanism, body and tax.
     pub residual: CostEstimate,
-    /// Whether that is zero.
+    /// Verdict on whether the residual is zero.
     pub adds_up: Additive,
     /// The body by the kernel's own account, without the reading of its clock.
     pub kernel: Option<CostEstimate>,
@@ -119,7 +119,8 @@ impl Parts {
         })
     }
 
-    /// What a case is of them, and the sum where it is all of them together; `None` where it is none, or has no value.
+    /// Returns the part that a case is, its cost, and the sum if the case has all parts together; `None` if it is no
+    /// part or has no value.
     pub fn role(
         &self,
         case: &CaseRecord,
@@ -206,7 +207,7 @@ impl FactorTable<'_> {
         self.part(&minus(&self.values_of(case), &self.values_of(baseline)))
     }
 
-    /// What a case took, by epoch; a count is one number.
+    /// Returns the case's values by epoch; a counted case has a single number.
     fn values_of(&self, case: &CaseRecord) -> Vec<f64> {
         if self.record.unit.is_counted() {
             case.raw.iter().map(|raw| raw.value).collect()
@@ -310,9 +311,8 @@ struct Corners<'a> {
     first: &'a CaseRecord,
     /// The tax.
     second: &'a CaseRecord,
-    /// Both.
     both: &'a CaseRecord,
-    /// What `both` costs, less its events.
+    /// Cost of `both`, less its events.
     total: CostEstimate,
 }
 

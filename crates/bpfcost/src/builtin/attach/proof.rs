@@ -18,8 +18,8 @@ pub const MISSED: &str = "missed";
 /// around a batch add.
 pub const OTHER_FUNCTIONS: &str = "other_functions";
 
-/// What the names of values begin with that say which instruction stood at a uprobe's site: `site_int3`,
-/// `site_call` or `site_lea+call`, and 1.
+/// Prefix of the names of values that report which instruction stood at a uprobe's site: `site_int3`, `site_call`,
+/// `site_lea+call` or `site_jmp`, each with the value 1.
 pub const SITE: &str = "site_";
 
 /// All that a batch left.
@@ -28,18 +28,18 @@ pub(super) struct AttachProof {
     pub(super) way: AttachCase,
     pub(super) driven: BatchResult,
     pub(super) seen: ProbeCounts,
-    /// What the body's map held.
+    /// Number of items that the body left in its map, such as entries, or CPUs that wrote.
     pub(super) left: u64,
     /// Events that the mechanism says it missed.
     pub(super) missed: u64,
     /// The kernel's account of the runs.
     pub(super) stats: RunStats,
-    /// What stood at the site of a uprobe, before and after.
+    /// Instruction placed at the site of a uprobe, before and after the batch; `None` for other mechanisms.
     pub(super) placed: Option<SiteCode>,
 }
 
 impl AttachProof {
-    /// What is wrong, if anything is.
+    /// Returns the first problem of a batch, or `None` if it proves its operations.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let driven = &self.driven;
         at_least("events", batch.0, driven.events)
@@ -89,7 +89,7 @@ impl AttachProof {
             .or_else(|| self.account(attach, stats, runs))
     }
 
-    /// What is wrong with the kernel's account of the runs, which is kept only with `bpf_stats`.
+    /// Checks the kernel's account of the runs, which it keeps only with `bpf_stats`.
     fn account(&self, attach: Attach, stats: bool, runs: u64) -> Option<Problem> {
         let counted = self.stats.run_cnt;
         let check = "runs that bpf_stats counted";
@@ -258,7 +258,8 @@ mod tests {
         assert_eq!(check(&session).as_deref(), Some("hits"));
     }
 
-    /// What is attached to everything misses some of it, and says so; it must not miss its target.
+    /// Checks that a program attached to every function may miss calls of other functions, which it reports, but none
+    /// of its target.
     #[test]
     fn misses_elsewhere_are_told() {
         let mut all = good(Attach::KprobeMultiAll, Body::Empty, false);

@@ -24,7 +24,7 @@ pub fn tables(record: &Record) -> Vec<Table> {
     std::iter::once(costs(&parts, record)).chain(sums).collect()
 }
 
-/// What each case is of a cost's parts, for CSV.
+/// Returns the CSV columns on the part of a cost that each case is, and on whether the parts add up.
 pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let parts = Parts::of(record)?;
     Some(Box::new(move |case| {
@@ -190,7 +190,7 @@ fn answer(sum: &PartsSum, unit: Unit) -> Cell {
     }
 }
 
-/// What is to say of a sum that doesn't add up, or can't be judged.
+/// Note about a sum that does not add up, or that cannot be judged.
 fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
     let CostEstimate { value, ci95 } = sum.residual;
     let decimals = cost::decimals(value, ci95, unit);

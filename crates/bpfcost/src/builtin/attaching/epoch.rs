@@ -27,7 +27,7 @@ pub(super) struct AttachingEpoch {
     _pinned: CpuPin,
 }
 
-/// What a step took, in nanoseconds, and the longest stops of the other thread meanwhile.
+/// Duration of a step, in nanoseconds, and the longest stops of the other thread meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
     pub(super) ns: f64,
@@ -101,7 +101,7 @@ impl AttachingEpoch {
     }
 }
 
-/// What the kernel refused, though it has what the case needs.
+/// Fault of a step that the kernel rejected although it has what the case needs.
 fn refused(check: &str, error: &bpfcost_bpf::Error) -> Fault {
     Fault::Invalid(Problem {
         check: check.to_owned(),

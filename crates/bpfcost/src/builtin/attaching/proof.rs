@@ -24,7 +24,7 @@ pub(super) struct AttachingProof {
 }
 
 impl AttachingProof {
-    /// What is wrong, if anything is.
+    /// Returns the first problem of a trial, or `None` if all sites were attached and none is left.
     pub(super) fn problem(&self) -> Option<Problem> {
         let sites = self.one.sites as u64;
         let links = if self.one.mechanism.has_one_link() {

@@ -9,7 +9,7 @@ use bpfcost_report::{
 };
 use bpfcost_text::{self, number};
 
-/// What `attaching` shows of its own.
+/// Sections that only `attaching` adds to reports.
 pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
     ..Extras::NOTHING
@@ -104,7 +104,7 @@ fn cell(part: Option<CostEstimate>) -> Cell {
     })
 }
 
-/// Of nanoseconds.
+/// Converts nanoseconds to microseconds.
 fn in_us(part: CostEstimate) -> CostEstimate {
     CostEstimate {
         value: part.value / 1e3,

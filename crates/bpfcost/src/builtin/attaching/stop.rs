@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{CpuPin, preemptions};
 
-/// How long the thread may take to run.
+/// Maximum time until the thread that reads the clock first runs on its CPU.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shorter stops are no switch to another thread: that takes as long twice.
@@ -18,9 +18,10 @@ const LEAST_SWITCH: Duration = Duration::from_micros(1);
 /// The longest times between two readings of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LongestStop {
-    /// Of all.
+    /// Longest stop of all.
     pub(super) any: Duration,
-    /// Of those in which no other thread ran there: by interrupts, other CPUs, and the host of a virtual machine.
+    /// Longest stop without a switch to another thread: caused by interrupts, other CPUs, or the host of a virtual
+    /// machine.
     pub(super) interrupted: Duration,
 }
 

@@ -27,7 +27,7 @@ use bpfcost_model::{Batch, Fault};
 /// The largest batch of calls that sleep; a counter could hold more.
 const MOST_ROUNDS: u64 = 1 << 16;
 
-/// What lets a thread through all the rest of its calls.
+/// Count that lets a thread through all the rest of its calls.
 const ALL_THE_REST: u64 = 1 << 32;
 
 /// Calls that return at once come in sets of so many, so that threads meet inside: more than a thread makes
@@ -86,7 +86,7 @@ impl Syscall {
     }
 }
 
-/// What threads call, a descriptor each.
+/// Files that the threads call, one descriptor for each thread.
 pub(super) struct CallThreads {
     call: Syscall,
     files: Vec<OwnedFd>,
@@ -222,11 +222,12 @@ fn all_asleep(numbers: &[AtomicI32], over: &AtomicBool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a thread of this process sleeps until something comes; waits for locks and pages are others.
+/// Returns whether a thread of this process is in an interruptible sleep (state `S`). Waits for locks and pages are in
+/// other states.
 fn is_asleep(number: i32) -> io::Result<bool> {
     let line = match fs::read_to_string(format!("/proc/self/task/{number}/stat")) {
         Ok(line) => line,
-        // It has ended.
+        // The thread has ended.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };

@@ -18,7 +18,7 @@ const USUAL: u32 = 2;
 /// The most instances that the kernel lets tracefs ask for (KRETPROBE_MAXACTIVE_MAX).
 const MOST: u32 = 4096;
 
-/// What is on the function.
+/// Kind of probe on the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeKind {
     None,
@@ -31,7 +31,7 @@ pub(super) enum ProbeKind {
     Fexit,
 }
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KretprobeCase {
     pub(super) probe: ProbeKind,
@@ -58,7 +58,7 @@ impl ProbeKind {
         }
     }
 
-    /// How it is attached on so many CPUs; `None` where there is nothing to attach.
+    /// Returns the method that attaches the probe on so many CPUs; `None` if there is nothing to attach.
     pub(super) fn method(self, cpus: usize) -> Option<AttachMethod> {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         match self {
@@ -105,7 +105,7 @@ pub(super) fn all(cpus: usize) -> Vec<KretprobeCase> {
 }
 
 impl KretprobeCase {
-    /// What a case means; `None` where it is not one of this experiment.
+    /// Parses the factors of a case; returns `None` if the case does not belong to this experiment.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let maxactive =
@@ -180,9 +180,10 @@ impl KretprobeCase {
         }
     }
 
-    /// What it is compared with: with nothing attached; and a kretprobe with what does the same in other ways.
+    /// Returns the pairs of this case and its baselines: every probe against none, and a kretprobe against other
+    /// mechanisms that do the same.
     pub(super) fn pairs(self) -> Vec<Pair> {
-        // Those that sleep cost what they sleep.
+        // Calls that sleep cost the time that they sleep.
         if self.call == Syscall::Sleep || self.probe == ProbeKind::None {
             return Vec::new();
         }

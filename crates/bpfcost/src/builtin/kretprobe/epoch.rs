@@ -9,16 +9,16 @@ use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, diff
 /// Calls of each thread between attaching and the first batch that counts, at least.
 const FIRST_CALLS: Batch = Batch(1);
 
-/// What is there for a case. The program goes first, so that no call is made while it goes.
+/// Program and threads of the current case. The program is dropped first, so that no call is made while it is detached.
 struct LoadedCase {
     way: KretprobeCase,
     counter: Option<Counter>,
-    /// What is attached without other processes.
+    /// Attachments that the kernel lists for the function with only the case's own program attached.
     attached: Vec<String>,
     calls: CallThreads,
 }
 
-/// What all cases have in common.
+/// State that all cases of an epoch share.
 pub(super) struct KretprobeEpoch {
     now: Option<LoadedCase>,
     cpus: Vec<u32>,
@@ -93,7 +93,7 @@ fn stranger(expected: &[String], there: &[String]) -> Option<Problem> {
     )
 }
 
-/// What the kernel refused, though it has what the case needs.
+/// Fault of a case that the kernel rejected although it has what the case needs.
 fn refused(check: &str, error: &bpfcost_bpf::Error) -> Fault {
     Fault::Invalid(Problem {
         check: check.to_owned(),

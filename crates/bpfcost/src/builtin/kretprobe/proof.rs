@@ -20,12 +20,12 @@ pub(super) struct KretprobeProof {
     pub(super) call: Syscall,
     pub(super) threads: u32,
     pub(super) made: CallResult,
-    /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
+    /// Attach method of the program, and the counts of the program and of the kernel; `None` if nothing was attached.
     pub(super) probed: Option<(AttachMethod, HitCounts)>,
 }
 
 impl KretprobeProof {
-    /// What is wrong, if anything is.
+    /// Returns the first problem of a batch, or `None` if its counts account for all calls.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let made = &self.made;
         let rounds = match self.call {
@@ -61,7 +61,7 @@ impl KretprobeProof {
         })
     }
 
-    /// What is wrong with the account of a program's runs.
+    /// Checks that the program's hits and the kernel's misses account for all calls.
     fn accounted(&self, method: AttachMethod, counts: HitCounts, batch: Batch) -> Option<Problem> {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
@@ -84,7 +84,7 @@ impl KretprobeProof {
             })
     }
 
-    /// How many calls the probe must miss, where that is known. Other processes may hold instances too.
+    /// Returns how many calls the probe must miss; `None` if that is unknown. Other processes may hold instances too.
     fn expected(&self, method: AttachMethod, batch: Batch) -> Option<RangeInclusive<u64>> {
         let AttachMethod::Kretprobe { maxactive } = method else {
             // A kprobe keeps nothing. How many instances the others have is the kernel's own choice.
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(missed(kretprobe(8)), "misses");
     }
 
-    /// What others do is neither proof nor fault, but their misses must cover ours.
+    /// Checks that calls of other processes neither prove nor fail a batch, except that the misses must cover our own.
     #[test]
     fn strangers_are_told_apart() {
         let seen = |spoil| spoilt(Syscall::Sleep, kretprobe(2), spoil);

@@ -36,11 +36,11 @@ pub(super) struct Tables {
     pub(super) object: TimedObject,
     pub(super) cpus: Vec<u32>,
     pub(super) faulty: bool,
-    /// By kind, what the first word of each resident value must be; for each CPU, where that has its own.
+    /// Required first word of each resident value, by kind; one list for each CPU if CPUs have values of their own.
     values: BTreeMap<&'static str, Vec<Vec<u64>>>,
 }
 
-/// What one CPU counted.
+/// Operations that one CPU counted in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuCounts {
     done: u64,
@@ -175,7 +175,7 @@ impl Tables {
         Ok(self.object.set_members("walks", cpu, &members)?)
     }
 
-    /// What a few operations on a CPU count, none of which may succeed.
+    /// Runs a few operations on a CPU, none of which may succeed, and returns their counts.
     fn run_to_fail(&mut self, work: MapCase, walk: &Walk, cpu: u32) -> Result<CpuCounts> {
         self.begin(walk, cpu, 0, 0)?;
         let request = Request {
@@ -227,7 +227,7 @@ impl Tables {
         Ok(CpuCounts { done, failed, sum })
     }
 
-    /// What a CPU, the `at`th of the run, must count in a batch.
+    /// Returns the counts that a CPU, the `at`th of the run, must have after a batch.
     pub(super) fn expected(&self, work: MapCase, walk: &Walk, ops: u64, at: usize) -> CpuCounts {
         let indexes = walk.indexes(ops);
         let sum = match (work.kind.1, work.operation) {
@@ -320,7 +320,7 @@ impl Tables {
 }
 
 impl CpuCounts {
-    /// What is wrong with the counts of a CPU.
+    /// Compares the counts of a CPU with these expected ones; returns the first difference that is a problem.
     pub(super) fn problem(self, work: MapCase, got: CpuCounts) -> Option<Problem> {
         let detail = "the batch did not do its operations";
         let check = match work.operation {

@@ -52,7 +52,7 @@ pub(super) enum Operation {
     Miss,
     Write,
     InsertDelete,
-    // Of floors: what is chosen.
+    // Operations of floors: the choice of nothing, of an index, or of a key.
     None,
     Index,
     Key,
@@ -114,14 +114,14 @@ impl Class {
         }
     }
 
-    /// Whether it holds the resident keys.
+    /// Returns whether a map of this class holds the resident keys.
     pub(super) fn is_table(self) -> bool {
         !matches!(self, Class::Storage | Class::Ring | Class::Floor)
     }
 }
 
 impl MapKind {
-    /// Whether each CPU has its own values.
+    /// Returns whether each CPU has values of its own.
     pub(super) fn is_percpu(&self) -> bool {
         self.0.starts_with("percpu")
     }
@@ -139,8 +139,8 @@ const SIZES: [Size; 4] = [
 ];
 
 impl Size {
-    /// Why this machine's memory does not do for all tables of this size; `None` where it does, or the kernel does
-    /// not say.
+    /// Returns the reason if this machine has too little memory for all tables of this size; `None` if it has enough,
+    /// or if the kernel does not report its memory.
     pub(super) fn lacks_memory(self) -> Option<String> {
         let needed = match self {
             Size(1_000, _) => 0,
@@ -159,7 +159,7 @@ impl Size {
     }
 }
 
-/// What a case does.
+/// Map, size and operation of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapCase {
     pub(super) kind: &'static MapKind,
@@ -201,7 +201,7 @@ impl MapCase {
         format!("{}/{}", self.row(), self.operation.name())
     }
 
-    /// What its map is called, and where the names of its programs begin.
+    /// Returns the name of the case's map, which is also the prefix of its programs' names.
     pub(super) fn map(self) -> String {
         let name = self.kind.0.replace('-', "_");
         match self.kind.1 {
@@ -222,7 +222,8 @@ impl MapCase {
         format!("{map}_{}", self.operation.name().replace('-', "_"))
     }
 
-    /// What its program runs on: a raw tracepoint takes no packet.
+    /// Returns the packet that the case's program runs on; empty for storage maps, whose raw tracepoint takes no
+    /// packet.
     pub(super) fn packet(self) -> Vec<u8> {
         vec![0; if self.kind.1 == Class::Storage { 0 } else { 64 }]
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{kind::PoolKind, space::Space};
 use bpfcost_model::{Case, Pair, Role, Sizing};
 
-/// What a case means.
+/// Parameters of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolCase {
     /// A pool under a load.
@@ -28,7 +28,7 @@ pub(super) struct PoolLoad {
     pub(super) bulk: usize,
 }
 
-/// How many objects a pool has.
+/// Number of objects in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectCount {
     /// For each CPU, and each object that is taken at a time.
@@ -48,7 +48,7 @@ pub(super) enum CacheLine {
     Far,
 }
 
-/// What names leave out: two objects a CPU, returned at once, one by one.
+/// Default values that names of cases leave out: two objects for each CPU, returned at once, one by one.
 const USUAL: (ObjectCount, u32, usize) = (ObjectCount::PerCpu(2), 0, 1);
 
 impl ObjectCount {
@@ -199,8 +199,8 @@ pub(super) fn all(space: &Space) -> Vec<PoolCase> {
     ways
 }
 
-/// What is compared with what: our pools with the peer and with the list that they replaced; and whether
-/// lines of their own help the slots of an array.
+/// Pairs that are compared: our pools with the peer and with the list that they replaced, and arrays with and without
+/// cache lines of their own for the slots.
 const COMPARED: [(PoolKind, PoolKind); 7] = [
     (PoolKind::Array, PoolKind::CrossbeamArray),
     (PoolKind::Array, PoolKind::Freelist),

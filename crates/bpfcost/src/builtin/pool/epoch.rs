@@ -23,7 +23,7 @@ const LEAST_PAIRS: u64 = 64;
 /// Number of clock reads; the fastest gives the cost of one.
 const CLOCK_LOOKS: u32 = 1000;
 
-/// What cases can share: a pool with this many objects, or this many objects without a pool.
+/// Key of the objects that cases can share: a pool with this many objects, or this many objects without a pool.
 type Key = (Option<PoolKind>, usize);
 
 /// Pools, made as they are needed.
@@ -89,7 +89,7 @@ impl PoolEpoch {
             .time(group, each)
             .and_then(|seen| prove(seen.problem(batch)).map(|()| seen.trial(batch, self.clock_ns)));
         if outcome.is_err() {
-            // Its state is unknown; the others that use such a pool get one of their own.
+            // The pool's state is unknown: remove it, so that other cases with such a pool get a new one.
             self.fixtures.remove(&(kind, count));
         }
         outcome
@@ -120,7 +120,7 @@ impl LoadedEpoch for PoolEpoch {
     }
 }
 
-/// What a look at the clock takes, in nanoseconds.
+/// Measures the shortest reading of the clock, in nanoseconds.
 fn clock_ns() -> f64 {
     let look = |_| Instant::now().elapsed().as_nanos() as f64;
     (0..CLOCK_LOOKS).map(look).fold(f64::INFINITY, f64::min)

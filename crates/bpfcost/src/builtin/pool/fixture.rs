@@ -21,7 +21,7 @@ use super::{
 };
 use bpfcost_model::Fault;
 
-/// Of a batch, this part is done again with a look at the clock around each pair.
+/// Divisor for the part of a batch's pairs that is repeated with a reading of the clock around each pair.
 const LATENCY_SHARE: u64 = 16;
 
 /// Significant digits of latencies: 1 % is finer than they repeat.
@@ -32,7 +32,7 @@ const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
 /// Looks in vain between two at how long this lasts.
 const LOOKS_A_CLOCK: u64 = 1024;
 
-/// What a thread does with objects.
+/// Pattern in which a thread takes and returns objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsePattern {
     /// Pairs of pop and push.
@@ -43,7 +43,7 @@ pub(super) struct UsePattern {
     pub(super) bulk: usize,
 }
 
-/// What threads take objects from.
+/// Source of the objects that threads take: a pool, or none.
 pub(super) trait TimedObjects {
     /// Times all threads of a group; what was seen, latencies included.
     fn time(&self, group: ThreadGroup, each: UsePattern) -> Result<TrialCounts, Fault>;
@@ -91,7 +91,7 @@ pub(super) struct PoolFixture<P> {
     stamps: Box<[CachePadded<Stamp>]>,
 }
 
-/// What one thread did.
+/// Counts of one thread in a trial.
 #[derive(Debug)]
 pub(super) struct ThreadCount {
     /// Pairs in the timed phase.
@@ -226,7 +226,6 @@ impl<P: Pool + 'static> TimedObjects for PoolFixture<P> {
     }
 }
 
-/// One thread's part.
 struct ThreadPart<'a, P> {
     fixture: &'a PoolFixture<P>,
     member: &'a Member<'a>,

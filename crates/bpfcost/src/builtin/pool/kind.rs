@@ -24,8 +24,8 @@ use PoolKind::{
     Array, ArrayPadded, Concurrent, CrossbeamArray, CrossbeamSeg, Freelist as List, Mutex, Percpu,
 };
 
-/// What an object of others' queues takes at most, in bytes. They end the program where there is no memory
-/// for them, so it is asked for before.
+/// Maximum bytes for an object in other people's queues. They abort the program when memory runs out, so the memory is
+/// checked before.
 const PEER_BYTES: usize = 64;
 
 /// All of them, in the order of their declaration and of tables: names, and what they are.
@@ -57,8 +57,8 @@ const KINDS: [(PoolKind, &str, &str); 8] = [
 ];
 
 impl PoolKind {
-    /// Those that are measured away from the usual point too: each way of ours, and the peer that they are
-    /// held against.
+    /// Kinds that are also measured away from the usual point: each of our own mechanisms, and the peer that they are
+    /// compared with.
     pub(super) const VARIED: [PoolKind; 4] = [List, Array, Percpu, CrossbeamArray];
 
     /// All of them, in the order of tables.
@@ -71,7 +71,7 @@ impl PoolKind {
         KINDS[self as usize].1
     }
 
-    /// What it is, in a few words.
+    /// Description of the kind, in a few words.
     pub(super) fn about(self) -> &'static str {
         KINDS[self as usize].2
     }

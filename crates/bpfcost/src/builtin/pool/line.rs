@@ -19,7 +19,7 @@ use bpfcost_model::{Batch, Fault, Trial, differs, prove};
 /// Looks at a line between two looks at how long this lasts, and offers of the CPU to others.
 const SPINS: u32 = 1 << 14;
 
-/// Where a CPU sits.
+/// Location of a CPU in the machine's topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CpuLocation {
     pub(super) cpu: u32,

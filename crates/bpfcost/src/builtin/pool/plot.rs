@@ -14,7 +14,8 @@ use bpfcost_report::{
 };
 use bpfcost_text::{self, number};
 
-/// What a model predicts: of this machine beside what was measured, then beside what others published.
+/// Returns the plots of the model's predictions: first for this machine, with the measurements; then for the machines
+/// of published tables.
 pub(super) fn predicted(
     chart: &Chart<'_>,
     prediction: &Prediction,

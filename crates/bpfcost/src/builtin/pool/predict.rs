@@ -4,9 +4,9 @@
 //! Published machines do not depend on the record: they have the line costs of one machine, [`REFERENCE`], so that everyone
 //! sees the same predictions of them.
 //!
-//! Of each published curve, the point of one thread says how long all else takes that a call does; [`PublishedMachine`]
-//! holds the model's input for a machine, and docs/evidence/pool-model.md says where that comes from, and which points
-//! decided any of it.
+//! Time of a call outside the pool is taken from the one-thread point of each published curve; [`PublishedMachine`]
+//! holds the model's input for a machine, and docs/evidence/pool-model.md states where that comes from, and which
+//! points decided any of it.
 
 use std::{
     collections::BTreeMap,
@@ -52,10 +52,10 @@ const SOCKET: u32 = 96;
 /// Objects for each CPU: what the kernel's `maxactive` is by default where it can be preempted.
 const OBJECTS: u32 = 2;
 
-/// What a transfer between sockets takes, in transfers within one, where it could not be measured. Between
-/// the two-socket Xeons and EPYCs that figures are published of, it is 2 to 3.
+/// Cost of a transfer between sockets relative to one within a socket, used if it could not be measured. For the
+/// two-socket Xeons and EPYCs with published figures, it is 2 to 3.
 pub(super) const FAR: f64 = 2.5;
-/// What a core gets done with two threads, in what it does with one: the usual 1.1 to 1.3.
+/// Throughput of a core with two threads relative to one thread: the usual range is 1.1 to 1.3.
 const SMT: f64 = 1.2;
 /// Bytes that stand for a line of 64 where slots are the kernel's pointers: ours are half as large.
 const KERNEL_LINE: usize = 32;
@@ -75,19 +75,19 @@ static PUBLISHED: LazyLock<Vec<Published>> = LazyLock::new(|| {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
-    /// What was measured, and on what.
+    /// Title of the table: what was measured, and on which machine.
     pub(super) title: String,
-    /// Where it stands.
+    /// Citation of the publication.
     pub(super) source: String,
-    /// What its numbers are counted in, of all threads together.
+    /// Unit of the table's numbers, which are totals over all threads.
     pub(super) unit: String,
     machine: PublishedMachine,
-    /// Why all of its points are fitted, where they are: then none tests anything.
+    /// Reason why all points of the table are fitted, if they are; such points test nothing.
     fitted: Option<String>,
-    /// What a reader should know of single points, by series and threads.
+    /// Remarks on single points, by `series/threads`.
     #[serde(default)]
     notes: BTreeMap<String, String>,
-    /// By series: threads, and operations in [`SECONDS`].
+    /// Points of each series: threads, and operations in [`SECONDS`].
     curves: BTreeMap<String, Vec<(u32, f64)>>,
 }
 
@@ -96,14 +96,14 @@ pub(super) struct Published {
 #[serde(deny_unknown_fields)]
 struct PublishedMachine {
     sockets: u32,
-    /// Of a socket.
+    /// Cores of one socket.
     cores: u32,
     threads_per_core: u32,
-    /// What a transfer of a line takes there, in what it takes on [`REFERENCE`].
+    /// Cost of a transfer of a cache line on this machine, relative to the cost on [`REFERENCE`].
     transfers: f64,
 }
 
-/// What moving a cache line costs, in nanoseconds.
+/// Costs of moving a cache line, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LineCosts {
     /// An atomic change of a line that this CPU owns.
@@ -112,11 +112,11 @@ pub(super) struct LineCosts {
     pub(super) near_ns: f64,
     /// The same, where that was a CPU of another socket.
     pub(super) far_ns: f64,
-    /// Whether `far_ns` was measured; else it is [`FAR`] times `near_ns`.
+    /// True if `far_ns` was measured; otherwise it is [`FAR`] times `near_ns`.
     pub(super) far_measured: bool,
 }
 
-/// What lines cost on the machine on which the model was written. Published machines are predicted with it.
+/// Costs of cache lines on the machine on which the model was written; used to predict published machines.
 const REFERENCE: LineCosts = LineCosts {
     own_ns: 4.3,
     near_ns: 54.8,
@@ -124,7 +124,6 @@ const REFERENCE: LineCosts = LineCosts {
     far_measured: false,
 };
 
-/// The model's prediction.
 #[derive(Debug)]
 pub(super) struct Prediction {
     /// The model's inputs.
@@ -138,25 +137,23 @@ pub(super) type PredictedCurve = (&'static str, [f64; THREADS.len()]);
 /// A published table, and its points beside what the model says of its machine.
 pub(super) type PublishedTable = (&'static Published, Vec<PublishedPoint>);
 
-/// One published number.
 #[derive(Clone, Debug)]
 pub(super) struct PublishedPoint {
     /// `freelist`, `array`, …
     pub(super) series: &'static str,
-    /// Threads.
     pub(super) threads: u32,
     /// As published.
     pub(super) published: f64,
     /// As the model says, in the same unit.
     pub(super) predicted: f64,
-    /// Whether the point decided a parameter of the model: then it tests nothing.
+    /// True if the point decided a parameter of the model, and so tests nothing.
     pub(super) fitted: bool,
-    /// What a reader should know of the point ("probably a misprint").
+    /// Remark on the point ("probably a misprint").
     pub(super) note: Option<&'static str>,
 }
 
 impl PublishedPoint {
-    /// How far the model is off, as a factor of at least 1; none where that is no number.
+    /// Returns the factor by which the prediction is off, at least 1; NaN if the two figures have no ratio.
     pub(super) fn factor(&self) -> f64 {
         let ratio = self.predicted / self.published;
         ratio.max(1.0 / ratio)
@@ -164,21 +161,22 @@ impl PublishedPoint {
 }
 
 impl Prediction {
-    /// What the model says, where a record knows what cache lines cost.
+    /// Runs the model for a record; returns `None` unless the record has the costs of cache lines, measured in real
+    /// time.
     ///
     /// # Errors
     ///
-    /// Where there is no memory for the pools, or for the threads of the simulation.
+    /// Fails if there is too little memory for the pools, or for the threads of the simulation.
     pub(super) fn of(record: &Record) -> Result<Option<Arc<Prediction>>, Error> {
-        // What an emulator's lines cost says nothing of a machine's.
+        // Cache-line costs of an emulator say nothing about a real machine.
         let timed = !record.unit.is_counted() && !record.machine.emulates_time();
         let Some(lines) = LineCosts::of(record).filter(|_| timed) else {
             return Ok(None);
         };
-        // What the measured loop does beside the pool; it can't be guessed.
+        // Time of the measured loop outside the pool; it cannot be guessed.
         let work_ns = raw(record, "none/1").map(|raw| raw.value);
         let inputs = (lines, work_ns.filter(plausible));
-        // It takes seconds, and views are made of one record again and again.
+        // The model takes seconds to run, and views are made of one record again and again.
         type PredictionCache = Vec<((LineCosts, Option<f64>), Arc<Prediction>)>;
         static CACHE: Mutex<PredictionCache> = Mutex::new(Vec::new());
         let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,14 +213,14 @@ impl Prediction {
         Ok(TABLES.get().map_or(&[], Vec::as_slice))
     }
 
-    /// What a pool should do with so many threads on this machine, per second.
+    /// Returns the predicted operations per second of a pool with so many threads on this machine.
     pub(super) fn rate(&self, series: &str, threads: u32) -> Option<f64> {
         let (_, rates) = self.curves.iter().find(|curve| curve.0 == series)?;
         Some(rates[THREADS.iter().position(|count| *count == threads)?])
     }
 
-    /// Whether a parameter of the model was fitted to this point, on the machine that it was written on: how
-    /// long a core keeps a line that another has asked for. Then it tests little.
+    /// Returns whether a parameter of the model was fitted to this point, on the machine on which the model was
+    /// written: how long a core keeps a cache line that another core has asked for. Such a point tests little.
     pub(super) fn fitted(series: &str, threads: u32) -> bool {
         (series, threads) == ("freelist", 2)
     }
@@ -242,7 +240,7 @@ fn at_once<T: Send, M: Send>(
     })
 }
 
-/// Whether a machine may take so long for it. With any other number, a simulation need not end.
+/// Returns whether a real machine may need this time for a transfer. With other numbers, a simulation might never end.
 fn plausible(ns: &f64) -> bool {
     (0.1..1e5).contains(ns)
 }
@@ -253,7 +251,8 @@ fn raw<'a>(record: &'a Record, name: &str) -> Option<&'a Raw> {
 }
 
 impl LineCosts {
-    /// What lines cost here: the smallest trials, for whatever disturbs a ping-pong only makes it longer.
+    /// Reads the costs of cache lines from a record: its smallest trials, because any disturbance makes a ping-pong
+    /// longer.
     fn of(record: &Record) -> Option<LineCosts> {
         let cost = |name| Some(raw(record, name)?.min).filter(plausible);
         let (own_ns, near_ns) = (cost("line/own")?, cost("line/near")?);
@@ -285,13 +284,13 @@ fn rate(kind: ModelPool, machine: &Model, threads: u32, work_ns: f64) -> Result<
 }
 
 impl Published {
-    /// Its points beside what the model says.
+    /// Returns the table's points, each with the model's prediction.
     fn rows(&'static self) -> Result<Vec<PublishedPoint>, Error> {
         let machine = self.machine.model();
         let mut rows = Vec::new();
         for (series, points) in &self.curves {
             let (_, kind, _) = simulated(series);
-            // What a call takes alone, less the pool's part.
+            // Time of a call with one thread, less the pool's part.
             let alone = SECONDS * 1e9 / points[0].1;
             let work_ns = alone - 1e9 / rate(kind, &machine, 1, 0.0)?;
             for &(threads, published) in points {
@@ -356,7 +355,7 @@ impl PublishedMachine {
     }
 }
 
-/// What is simulated for a curve of a published table.
+/// Returns the model's pool that simulates a curve of a published table.
 fn simulated(series: &str) -> (&'static str, ModelPool, &'static str) {
     let model = SIMULATED.into_iter().find(|one| one.0 == series);
     model.expect("tests simulate every published curve")

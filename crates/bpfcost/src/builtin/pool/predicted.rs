@@ -21,15 +21,15 @@ use bpfcost_report::{
 };
 use bpfcost_text::{self, number};
 
-/// What pools show of their own.
+/// Sections and columns that only `pool` adds to reports.
 pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
     columns,
     ..Extras::NOTHING
 };
 
-/// What a model predicts of a record's curves, where it knows what cache lines cost there: this machine's, and where
-/// there is room for it, what others published.
+/// Sections on the model's predictions of a record's curves, if its cache-line costs are known: for this machine and,
+/// except in brief reports, for published machines.
 fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let prediction = || {
         let Some(prediction) = Prediction::of(record)? else {
@@ -152,11 +152,11 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Table {
     }
 }
 
-/// How far the model is off what was measured here.
+/// Note on how far the model is off the measurements on this machine.
 fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
     let mut off: Vec<(f64, &str, u32)> = Vec::new();
     for (series, rates) in &prediction.curves {
-        // Where threads share CPUs, the model says nothing.
+        // The model makes no statement about threads that share CPUs.
         let alone =
             |count: &u32| *count <= chart.curves.cpus && !Prediction::fitted(series, *count);
         for (threads, predicted) in THREADS.into_iter().zip(rates).filter(|one| alone(&one.0)) {
@@ -184,7 +184,7 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
     Some(Note::new(tone, text))
 }
 
-/// How far the model is off in each published table.
+/// Table of how far the model is off in each published table.
 fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Table {
     let row = |(table, rows): &PublishedTable| {
         let mut tested: Vec<&PublishedPoint> = rows.iter().filter(|row| !row.fitted).collect();

@@ -18,13 +18,13 @@ pub(super) struct TrialCounts {
     pub(super) counts: Vec<ThreadCount>,
     /// Uses that the objects counted.
     pub(super) uses: u64,
-    /// How many objects there are.
+    /// Number of objects in the pool.
     pub(super) objects: usize,
-    /// What came out of the pool afterwards; `None` where there is none.
+    /// Contents of the pool, emptied after the trial; `None` if the case has no pool.
     pub(super) drained: Option<PoolContents>,
 }
 
-/// What came out of a pool that was emptied.
+/// Objects that came out when a pool was emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolContents {
     /// Objects that came out.
@@ -36,7 +36,7 @@ pub(super) struct PoolContents {
 }
 
 impl TrialCounts {
-    /// What is wrong, if anything is.
+    /// Returns the first problem of a trial, or `None` if every object is accounted for.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let sum = |count: fn(&ThreadCount) -> u64| self.counts.iter().map(count).sum::<u64>();
         let done = self.counts.iter().map(|one| one.pairs).min().unwrap_or(0);

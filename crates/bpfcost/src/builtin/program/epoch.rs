@@ -38,7 +38,7 @@ type Key = (usize, String);
 pub(super) struct ProgramEpoch {
     programs: BTreeMap<Key, LoadedProgram>,
     entries: BTreeMap<String, Entry>,
-    /// By how much each run of a new program must change a number in maps and variables.
+    /// Amount by which each run of a new program must change a number in maps and variables, by place.
     per_run: BTreeMap<String, i64>,
     /// Tables whose drift was said, with their program.
     drifted: BTreeSet<(Key, String)>,
@@ -52,18 +52,18 @@ pub(super) struct ProgramEpoch {
 /// A case.
 struct Entry {
     key: Key,
-    /// Its packet, or the first of those that take turns.
+    /// Packet of the case, or the first of those that take turns.
     packet: Vec<u8>,
     /// A batch is as many runs, or twice as many, …: each packet has as many as the others.
     cycle: u64,
     looped: (Body, Change),
     expected: Expected,
     part: Part,
-    /// What was recorded of the program and the packet.
+    /// Recorded behaviour of the program on the packet.
     expectation: Option<Behaviour>,
-    /// What preparing it showed.
+    /// Facts and warnings from the preparation of the case.
     observed: Observed,
-    /// What one run took in preparing it.
+    /// Time of one run during the preparation, in nanoseconds.
     ns_per_run: f64,
 }
 
@@ -221,7 +221,7 @@ impl ProgramEpoch {
             turns,
             ..
         } = &entry.expected;
-        // What is left is the last one's.
+        // The output is that of the last packet in turn, so its return code is taken too.
         let code = turns.last().map_or(*code, |turn| turn.code);
         // Packets that take turns differ in what they change, and a cycle of them does not.
         let cycles = runs.map(|ops| ops / entry.cycle);
@@ -369,7 +369,7 @@ impl TimedCases for ProgramEpoch {
         if entry.part != Part::Program {
             return Ok(());
         }
-        // Where nothing is undone, undoing it twice costs the same.
+        // Undoing nothing twice costs the same.
         if !self.exact && !self.has_reset(case) {
             batch::add_reset_twice(trial, batch.as_ref());
         }

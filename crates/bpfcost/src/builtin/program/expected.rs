@@ -6,8 +6,8 @@ use crate::builtin::packet_diff;
 use bpfcost_model::{Problem, differs};
 use bpfcost_program::Behaviour;
 
-/// What runs do in maps and variables that they should not, by the amounts of the command line. `is_read` is whether a
-/// place is compared at all.
+/// Returns the first change of maps and variables that differs from the amounts of the command line. `is_read` returns
+/// whether a place is compared at all.
 pub(super) fn amounts(
     wanted: &BTreeMap<String, i64>,
     seen: &Behaviour,
@@ -30,7 +30,7 @@ pub(super) fn amounts(
     wanted.iter().find_map(problem)
 }
 
-/// What stands for the change of a place that is not compared.
+/// Text in place of the change of a place that is not compared.
 const UNKNOWN: &str = "unknown: there is no such number, or what it is in can't be compared";
 
 /// The map or the variable of a place.
@@ -38,7 +38,7 @@ fn name_of(place: &str) -> &str {
     place.split(['[', '@']).next().unwrap_or(place)
 }
 
-/// What runs do that they did not when it was recorded.
+/// Returns the first difference between the recorded behaviour and that of the runs now.
 pub(super) fn behaviour(recorded: &Behaviour, seen: &Behaviour) -> Option<Problem> {
     let code = differs(
         "recorded return code",
@@ -53,7 +53,7 @@ pub(super) fn behaviour(recorded: &Behaviour, seen: &Behaviour) -> Option<Proble
         places.into_iter().find_map(|place| {
             let amount = |all: &Behaviour| all.per_run.get(place).copied().unwrap_or(Some(0));
             let wanted = amount(recorded);
-            // What changed by different amounts then may do so now, or happen not to.
+            // Places that changed by different amounts when recorded may do so now, or happen not to.
             wanted?;
             if recorded.unread.contains(name_of(place)) {
                 return None;
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(with("flows", Some(Some(1))), wanted("flows"));
         assert_eq!(with("last", None), None);
         assert_eq!(with("last", Some(Some(7))), None);
-        // What was not compared then is not now, and what was must be.
+        // A place that was not compared then is not compared now; one that was compared must be.
         assert_eq!(with("large[1]", Some(Some(1))), None);
         let lost = check(&|other| {
             other.per_run.remove("stats[0]");

@@ -15,7 +15,7 @@ pub(super) struct LoadedProgram {
     /// Before what it has the maps of.
     pub(super) loops: BTreeMap<(Body, Change), Spliced>,
     pub(super) native: NativeProgram,
-    /// What is known of each packet, by its place.
+    /// Expected result of a run on each packet, and the change to undo, by the packet's index.
     packets: BTreeMap<usize, (Expected, Change)>,
 }
 
@@ -29,7 +29,7 @@ impl LoadedProgram {
         }
     }
 
-    /// How a part of a case on one packet is run, and what it must do.
+    /// Returns the loop body for a part of a case on one packet, and the expected result of each run.
     pub(super) fn alone(
         &self,
         part: Part,
@@ -81,7 +81,7 @@ impl LoadedProgram {
         ((body, change), expected)
     }
 
-    /// What the program does with a packet alone, and what has to be undone.
+    /// Runs the program alone on a packet, and returns its result and the change that must be undone after each run.
     pub(super) fn observe(
         &mut self,
         form: LoopForm,
@@ -108,7 +108,7 @@ impl LoadedProgram {
 }
 
 impl Expected {
-    /// What a program leaves that does nothing.
+    /// Expected result of a program that does nothing but return `code`.
     pub(super) fn of_nothing(kind: ProgramKind, packet: &[u8], code: u32) -> Self {
         let mut output = packet.to_vec();
         if matches!(kind, ProgramKind::CgroupSkb | ProgramKind::SocketFilter) {

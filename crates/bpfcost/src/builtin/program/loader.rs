@@ -8,7 +8,7 @@ use bpfcost_bpf::program::NativeProgram;
 use bpfcost_process::{ChildFailed, Process, describe_exit};
 use bpfcost_program::LoaderCommand;
 
-/// Where it finds the maps: the folder in which they are pinned.
+/// Environment variable that names the folder in which the maps are pinned.
 const MAPS: &str = "BPFCOST_MAPS";
 /// Longer than any guest may say nothing to its host.
 const NO_LIMIT: Duration = Duration::from_secs(u32::MAX as u64);

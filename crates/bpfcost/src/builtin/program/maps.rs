@@ -1,8 +1,8 @@
-//! What runs of a program change in its maps, and what of it a reader should know.
+//! Changes that runs of a program make in its maps, and the warnings about them.
 
 use bpfcost_bpf::program::{Drift, MapChanges};
 
-/// How long the runs should take between two looks at the maps, in nanoseconds, and how many they are.
+/// Time that the runs between two readings of the maps should take, in nanoseconds, and their maximum number.
 const WATCHED_NS: f64 = 1e7;
 const MOST_WATCHED: u64 = 512;
 /// The fewest: a program may do something else in every few runs only.
@@ -16,7 +16,7 @@ pub(super) const MAP_DRIFT: &str = "map-drift";
 /// The code of warnings about programs that run in windows.
 pub(super) const WINDOWS: &str = "windows";
 
-/// What a reader should know of a program that runs in windows of so many runs.
+/// Warning for a program that runs in windows of so many runs.
 pub(super) fn window_warning(program: &str, runs: u32) -> String {
     format!(
         "{program} makes tail calls or leaves a loop no stack, so it runs in windows of {runs} runs, whose times are added \
@@ -37,7 +37,7 @@ pub(super) fn watched_runs(ns_per_run: f64, exact: bool) -> [u64; 2] {
     [(runs / 8).max(1), runs | 1]
 }
 
-/// What a reader should know of the tables that a program's runs don't find as they left them, by table.
+/// Warnings about tables that each run finds in another state than the run before, by table.
 pub(super) fn warnings(program: &str, changes: &MapChanges) -> Vec<(String, String)> {
     let warning = |(table, drift): (&String, &Drift)| {
         let does = match drift {

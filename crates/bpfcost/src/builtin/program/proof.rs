@@ -7,14 +7,14 @@ use bpfcost_bpf::program::{Ran, STATE_WORDS};
 use crate::builtin::packet_diff;
 use bpfcost_model::{Problem, differs};
 
-/// What each run must do.
+/// Expected result of each run.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
-    /// What it returns.
+    /// Return code.
     pub(super) code: u32,
     /// The packet that it leaves.
     pub(super) output: Vec<u8>,
-    /// How it changes the words of its context's state.
+    /// Changes of the words of the context's state.
     pub(super) changes: [i64; STATE_WORDS],
     /// Packets that take turns. Then the code above is that of the first, and the rest is of the last.
     pub(super) turns: Vec<Turn>,
@@ -25,13 +25,13 @@ pub(super) struct Expected {
 /// A packet that takes turns with others.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    /// Its name.
+    /// Name of the packet.
     pub(super) name: String,
-    /// What each run of it must return.
+    /// Return code of each run on this packet.
     pub(super) code: u32,
 }
 
-/// What a batch did that the program alone did not, if anything.
+/// Returns the first difference between the runs of a batch and a run of the program alone, or `None`.
 pub(super) fn problem(expected: &Expected, ran: &Ran, ops: u64) -> Option<Problem> {
     let tail_calls = differs(
         "tail calls that the kernel did not make",

@@ -1,4 +1,4 @@
-//! What a program costs beside its time, in a table.
+//! Table of a program's costs other than the time of a run, such as verified instructions and stack.
 
 use bpfcost_stats::sample::median;
 
@@ -13,14 +13,14 @@ use bpfcost_report::{
 };
 use bpfcost_text::{self, number};
 
-/// What programs show of their own.
+/// Sections that only `program` adds to reports.
 pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
     across,
     ..Extras::NOTHING
 };
 
-/// What values of trials begin with.
+/// Prefix of the names of the trials' values on verification.
 const PREFIX: &str = "verified_";
 const CAPTION: &str = "Verified instructions are those that the kernel's verifier went through on all paths; its limit \
     is 1,000,000. Stack: of the program and of each function that it calls. A time is the median over loads.";

@@ -1,4 +1,4 @@
-//! Where the instructions of a run are spent, in tables.
+//! Tables of the lines and calls in which a run spends its instructions.
 
 use super::{hot::HOT_SPOTS, shown_change};
 use bpfcost_program::{HotCall, HotLine, HotSpots};
@@ -24,7 +24,7 @@ struct Row<'a, T> {
     all: u64,
 }
 
-/// What is known of a case.
+/// Case with the hot spots that were traced for it.
 pub(super) type Spots<'a> = (&'a CaseRecord, HotSpots);
 
 /// A row for each line; one for each line that two versions differ in; one for each call.

@@ -1,4 +1,4 @@
-//! What runs change in maps, in a table.
+//! Table of the changes that runs of a program make in maps.
 
 use bpfcost_bpf::program::Drift;
 
@@ -20,7 +20,7 @@ const CAPTION: &str = "By how much one run changes a number in a map or a variab
 struct Row {
     program: String,
     place: String,
-    /// By how much, on each packet.
+    /// Change by one run, for each packet.
     per_run: Vec<Option<i64>>,
     drift: Option<Drift>,
 }
@@ -30,7 +30,7 @@ pub(super) fn table(record: &Record, detail: Detail) -> Option<Table> {
     let mut rows = rows(record);
     let all = rows.len();
     if detail == Detail::Brief {
-        // What differs from run to run comes first; the sort is stable.
+        // Rows that drift from run to run come first; the sort is stable.
         rows.sort_by_key(|row| row.drift.is_none());
         rows.truncate(BRIEF);
     }
@@ -63,7 +63,7 @@ fn rows(record: &Record) -> Vec<Row> {
         else {
             continue;
         };
-        // What a cycle of packets changes is no amount of a run.
+        // Changes by a cycle of packets are not amounts of one run.
         let is_mix = case
             .factors
             .get("packet")

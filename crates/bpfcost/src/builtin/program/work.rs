@@ -7,12 +7,12 @@ use super::Programs;
 use bpfcost_model::{Case, Role};
 use bpfcost_program::{Input, MIX};
 
-/// What stands behind names of cases of the object that is compared with.
+/// Suffix of the names of cases that run the baseline object, with which the new one is compared.
 pub(super) const OLD: &str = "old";
 /// The floor of the loop alone, before the name of a type.
 const EMPTY: &str = "floor/none";
 
-/// What a case runs.
+/// Object, program, packets and part that a case runs.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) case: Case,
@@ -29,7 +29,7 @@ pub(super) struct Work {
 pub(super) enum Part {
     /// The program.
     Program,
-    /// What undoes it, around a program that does nothing.
+    /// Undoing of the program's changes, around a program that does nothing.
     Floor,
     /// The loop alone.
     Empty,
@@ -76,7 +76,7 @@ impl Programs {
         })
     }
 
-    /// How a program is run in a loop.
+    /// Returns the form of the loop in which a program runs.
     pub(super) fn form(&self, program: &str) -> LoopForm {
         if self.in_windows.contains(program) {
             LoopForm::Windows
@@ -117,7 +117,7 @@ impl Programs {
         Ok(places)
     }
 
-    /// Why no program has packets that can take turns, if they should.
+    /// Returns the reason if packets should take turns but no program has packets that can; otherwise `None`.
     pub fn unmixed(&self) -> Option<String> {
         let mut programs = self.subject.programs.iter();
         let mixed = |program: &String| self.mixed(program).is_ok();
@@ -127,7 +127,7 @@ impl Programs {
         programs.find_map(|program| self.mixed(program).err())
     }
 
-    /// Why a program has no input that it takes, or an input no program.
+    /// Returns the reason if a program has no input that fits it, or an input fits no program; otherwise `None`.
     pub fn misfit(&self) -> Option<String> {
         let inputs = &self.subject.inputs;
         let mut kinds = self.kinds.values();

@@ -18,11 +18,11 @@ use crate::builtin::{batch, timed::TimedCases};
 use bpfcost_model::{Case, Fault, Problem, Setup, Slices, Trial, differs, prove};
 use bpfcost_probe::{PrintedStacks, StackPrinter};
 
-/// How often a batch runs again where its stack was another one: the event can come by another way, from a timer.
+/// Maximum number of tries of a batch whose stack differs: the event can also come by another path, from a timer.
 const TRIES: u32 = 5;
 
-/// Whether the helper misses the caller of the function at whose entry a program is attached: where the kernel keeps
-/// frame pointers, that function has none yet.
+/// Returns whether the helper misses the caller of the function at whose entry a program is attached. It does where the
+/// kernel keeps frame pointers, because that function has not set up its own yet.
 fn misses_caller(method: AttachMethod, rules: &RuleTable) -> bool {
     !rules.is_orc() && !method.takes_tracepoints()
 }
@@ -33,7 +33,7 @@ pub(super) struct StackEpoch {
     printer: Rc<RefCell<StackPrinter>>,
     /// Ways to attach by which the helper misses a caller.
     missing: Vec<AttachMethod>,
-    /// By how the program is attached: the whole stack, by the helper.
+    /// Whole stacks that the helper took, by the program's attach method.
     references: BTreeMap<&'static str, Vec<u64>>,
     exact: bool,
 }
@@ -68,7 +68,7 @@ impl StackEpoch {
         let rules = RuleTable::read(&KernelSymbols::read()?)?;
         let mut programs: Vec<StackProgram> = Vec::new();
         for case in cases {
-            // What the helper takes is what the others must take; see `StackEpoch::whole`.
+            // Other ways must take the stack that the helper takes; see `StackEpoch::whole`.
             let of_helper = |method| (StackTaker::GetStack, method);
             let inner =
                 misses_caller(case.program.1, &rules).then_some(of_helper(AttachMethod::RawTp));
@@ -162,7 +162,7 @@ impl StackEpoch {
         })
     }
 
-    /// What is wrong with a batch, if anything is.
+    /// Returns the first problem of a batch, or `None`.
     fn problem(&self, case: StackCase, ops: u64, batch: &ComparedBatch) -> Option<Problem> {
         let taken = &batch.taken;
         problem(taken, case, ops)
@@ -170,7 +170,7 @@ impl StackEpoch {
             .or_else(|| batch.compared.problem(taken, case, &batch.reference))
     }
 
-    /// What is wrong with what was printed.
+    /// Returns the first problem of the printed stacks, or `None`.
     fn printed(
         &self,
         taken: &StackBatch,
@@ -198,7 +198,7 @@ impl StackEpoch {
     }
 }
 
-/// What the kernel refused, though it has what the case needs.
+/// Fault of a case that the kernel rejected although it has what the case needs.
 fn refused(error: &bpfcost_bpf::Error) -> Fault {
     Fault::Invalid(Problem {
         check: "attached".into(),

@@ -1,4 +1,4 @@
-//! What every trial of `stack` proves: as many stacks as were asked for, none of them lost, and the last one that of the
+//! Proof of every trial of `stack`: as many stacks as were asked for, none of them lost, and the last one that of the
 //! event.
 
 use bpfcost_bpf::stack::{StackBatch, StackTaker};
@@ -6,10 +6,10 @@ use bpfcost_bpf::stack::{StackBatch, StackTaker};
 use super::StackCase;
 use bpfcost_model::{Problem, differs};
 
-/// What the helper also takes: frames of the program itself.
+/// Maximum number of frames of the program itself that the helper includes in a stack.
 const MOST_OWN: usize = 8;
 
-/// What is wrong with a batch of stacks, but for the last stack itself.
+/// Returns the first problem of a batch of stacks, apart from the addresses of the last stack.
 pub(super) fn problem(taken: &StackBatch, case: StackCase, ops: u64) -> Option<Problem> {
     let taker = case.program.0;
     let failures = differs(
@@ -54,9 +54,9 @@ pub(super) fn lost(taken: &StackBatch) -> u64 {
     losses.lost + losses.full + losses.stale
 }
 
-/// How the last stack compares with the one that the helper took of such an event.
+/// Comparison of the last stack with the one that the helper took of such an event.
 pub(super) struct StackMatch {
-    /// Where it begins, behind what helpers also take: frames of their own, or of the program.
+    /// Index at which the event's stack begins, behind frames that helpers include: their own, or the program's.
     own: usize,
     /// Addresses from there on that are the same.
     pub(super) same: usize,
@@ -73,7 +73,7 @@ impl StackMatch {
         }
     }
 
-    /// What is wrong with it.
+    /// Returns the problem of a last stack that differs from the reference, or `None`.
     pub(super) fn problem(
         &self,
         taken: &StackBatch,

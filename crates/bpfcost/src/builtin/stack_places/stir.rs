@@ -17,11 +17,12 @@ use std::{
 use anyhow::{Context, Result};
 use bpfcost_bpf::CpuPin;
 
-/// How long a thread sleeps between two rounds of its work.
+/// Pause of a thread between two rounds of its work.
 const PAUSE: Duration = Duration::from_micros(300);
-/// How often a thread looks whether it is asked, while it is not; and how often, whether the others are done.
+/// Interval at which an idle thread checks for a request, and at which dropping [`Stirring`] checks that all threads
+/// are done.
 const IDLE: Duration = Duration::from_millis(2);
-/// How long is waited for them at most.
+/// Maximum time to wait until the threads are done.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a file, and of memory that is touched.
 const BYTES: usize = 1 << 18;
@@ -148,7 +149,7 @@ fn pipe() -> Result<impl FnMut() -> Result<()> + Send> {
 /// File systems that are in memory, or on another machine: tmpfs, ramfs, 9p, NFS (`linux/magic.h`).
 const WITHOUT_DISK: [u64; 4] = [0x0102_1994, 0x8584_58f6, 0x0102_1997, 0x6969];
 
-/// Whether files are written to a block device, as far as is known.
+/// Returns whether files are written to a block device; true if that is unknown.
 pub(super) fn writes_to_disk() -> bool {
     let system = temporary().and_then(|file| Ok(rustix::fs::fstatfs(&file)?));
     system.map_or(true, |system| {

@@ -1,5 +1,5 @@
-//! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
-//! long it took. They report it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
+//! Tables of the calls that probes counted: the most frequent kinds, their number per operation, and how long they
+//! took. Probes report them as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
 use bpfcost_record::{CaseRecord, CostEstimate, Status};
 use bpfcost_report::{
@@ -16,9 +16,9 @@ use bpfcost_text::{
 const TOP: usize = 10;
 /// Shares and calls an operation below this are shown as "less than".
 const LEAST: f64 = 0.001;
-/// Where the tables of several probes are.
+/// Note in brief reports on where to find the tables of several probes.
 const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
-/// How to read the table.
+/// Caption that explains how to read the table.
 const CAPTION: &str = "Times are from entry to return and include waiting; they are not CPU times. Only the ten \
     most frequent calls of each window are recorded.";
 

@@ -1,4 +1,5 @@
-//! Where datagrams were lost, and the share of its time that a server needed: from windows without a probe.
+//! Tables of where datagrams were lost, and of the share of its time that a server needed: from windows without a
+//! probe.
 
 use bpfcost_record::{CaseRecord, State, Status};
 use bpfcost_report::{
@@ -47,7 +48,8 @@ fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
     })
 }
 
-/// How many went where. Inside QEMU is what the host did not drop, and the guest's card did not receive.
+/// Returns how many datagrams were lost at each stage, and how many reached the server. Lost inside QEMU are those that
+/// the host did not drop and that the guest's network card did not receive.
 fn lost(off: &CaseRecord, sent: f64, received: f64) -> Vec<(&'static str, f64)> {
     let value = |name: &str| off.secondary_value(name).unwrap_or(0.0);
     let reached = ("reached the server's program", received);
@@ -67,7 +69,7 @@ fn lost(off: &CaseRecord, sent: f64, received: f64) -> Vec<(&'static str, f64)> 
     ]
 }
 
-/// What of its time the server needed.
+/// Returns the idle share of the CPUs, the time from one operation to the next, and the server's part of that time.
 fn time(off: &CaseRecord, operation: &str) -> Option<[(String, String, f64); 3]> {
     let worked_ns = off.secondary_value("server_ns")?;
     let between_ns = 1e9 / off.secondary_value("ops_per_s")?;

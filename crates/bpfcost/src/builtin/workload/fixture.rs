@@ -39,9 +39,9 @@ pub(super) struct WorkloadFixture {
     probes: BTreeMap<String, Box<dyn Probe>>,
     /// Servers, by the networks that they are on and how they are started.
     instances: BTreeMap<InstanceKey, ServerInstance>,
-    /// What runs already, where nothing is started.
+    /// Service that was already running, if no server is started.
     watched: Option<WatchedService>,
-    /// What a rehearsal showed of a case's probe, by the case's name.
+    /// Results of the rehearsal of each case's probe, by the case's name.
     rehearsals: BTreeMap<String, Rehearsal>,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
     /// beyond what it takes without, in milliseconds.
@@ -53,7 +53,7 @@ pub(super) struct WorkloadFixture {
 /// A network, and what a server is started with there, where that is a variant's own.
 type InstanceKey = (String, Option<OwnServer>);
 
-/// Where a case takes place.
+/// Key of the server instance that a case runs on: its network and its variant's server.
 fn instance_key(definition: &Definition, case: &Case) -> Result<InstanceKey> {
     let server = variant(definition, case).and_then(|variant| variant.server.clone());
     Ok((definition.network_of(&case.factors)?, server))
@@ -135,7 +135,7 @@ impl WorkloadFixture {
         variant.with_context(|| format!("there is no variant of {}", case.name))
     }
 
-    /// Where that case takes place.
+    /// Returns the server instance that a case runs on.
     fn instance(&mut self, case: &Case) -> Result<&mut ServerInstance> {
         let instance = self
             .instances

@@ -30,7 +30,7 @@ const IDLE_NS: f64 = 1.0;
 /// A limit is named in an error up to this one.
 const LARGEST_LIMIT: f64 = 100.0;
 
-/// What a service and a probe's processes have spent so far.
+/// Total that a service and a probe's processes have spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Account {
     /// Time of the reading.
@@ -45,10 +45,10 @@ pub(super) struct Account {
 
 /// A running service.
 pub(super) trait Service {
-    /// Its name, for people.
+    /// Name of the service for messages.
     fn name(&self) -> String;
 
-    /// Whether its operations are counted.
+    /// Returns whether the service's operations are counted.
     fn counts(&self) -> bool;
 
     /// Waits until this time. Fails if the service ends before.
@@ -235,7 +235,7 @@ impl Guard {
         }
     }
 
-    /// Whether the latest of these readings is too high.
+    /// Returns whether the latest of these costs is higher than that of a service within the limit, and keeps it if so.
     fn is_over(&mut self, costs: &[Cost]) -> bool {
         let Some((cost, earlier)) = costs.split_last() else {
             return false;

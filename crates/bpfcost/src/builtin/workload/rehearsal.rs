@@ -21,7 +21,7 @@ use bpfcost_workload::LoadResult;
 /// Makes the load of a window, or watches the load of others.
 pub(super) type LoadMaker<'a> = &'a mut dyn FnMut(&RunContext) -> Result<LoadResult, Fault>;
 
-/// How long a probe may take, once it is ready, to have all that it had in the rehearsal.
+/// Maximum time from a probe's readiness until it has all the parts that it had in the rehearsal.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Runs of all programs from which some must run again in the second count: 0 of as many is no chance.
@@ -35,20 +35,20 @@ const FAR_FEWER: f64 = 1e-3;
 /// The result of a probe's rehearsal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rehearsal {
-    /// How long attaching took.
+    /// Time that attaching took.
     pub(super) attach: Duration,
     /// Runs of its programs; `None` if it has no programs, or counts its hits itself.
     counted: Option<RunCounts>,
-    /// Its parts in the kernel.
+    /// Parts of the probe that the kernel must list again.
     expected: ExpectedParts,
-    /// Whether the kernel lists no attachment of its programs.
+    /// True if the kernel lists no attachment of the probe's programs.
     pub(super) is_unseen: bool,
 }
 
 /// Runs of programs in a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RunCounts {
-    /// By type and name: programs of a tool that is started again have other numbers.
+    /// Runs by the program's type and name. Program ids do not serve: they change when a tool is started again.
     runs: BTreeMap<String, u64>,
     ops: f64,
 }
@@ -206,7 +206,7 @@ impl RunCounts {
             ops: made.reading.ops(),
         };
         for (id, name, before) in before {
-            // Those that are gone meanwhile ran for the tool's own start.
+            // Programs that are gone by then ran only for the tool's own start.
             if let Some(after) = runs(id) {
                 *counted.runs.entry(name.clone()).or_default() +=
                     after.since(before.unwrap_or_default()).run_cnt;
@@ -266,7 +266,7 @@ mod tests {
             (100.0, 100_000, 3, false),
             // A program that runs seldom may not run.
             (100.0, 100_000, 0, false),
-            // What other processes do makes hits, too.
+            // Activity of other processes makes hits too, so far fewer are no loss.
             (100.0, 200, 0, false),
             // Per operation, as often: the client did less.
             (1.0, 90, 0, false),
@@ -283,7 +283,7 @@ mod tests {
         let problem = some.lost_in(&RunCounts::default()).expect("none runs");
         assert_eq!(problem.got, "0");
         assert!(problem.check.contains("more"), "{problem:?}");
-        // By chance, none of so few may run.
+        // So few runs may be absent by chance.
         let few = counts(1.0, &[("seldom", 3)]);
         assert_eq!(few.lost_in(&RunCounts::default()), None);
     }

@@ -69,7 +69,7 @@ impl ServerInstance {
         (is_local && !address.to_canonical().is_loopback()).then_some(address)
     }
 
-    /// Whether its load comes from outside of this machine.
+    /// Returns whether the load comes from outside of this machine.
     pub(super) fn is_outside(&self) -> bool {
         self.outside.is_some()
     }
@@ -112,7 +112,7 @@ impl ServerInstance {
         }
     }
 
-    /// What is spent on it.
+    /// Returns the reader of the resources spent on the server.
     pub(super) fn accounts(&self) -> UsageReader<'_> {
         match &self.watched {
             Some(watched) => watched.clone(),
@@ -120,7 +120,7 @@ impl ServerInstance {
         }
     }
 
-    /// It was not started here: this reads what is spent on it.
+    /// Sets the reader of the resources spent on a service that was not started here.
     pub(super) fn watch(&mut self, accounts: &UsageReader<'static>) {
         self.watched = Some(accounts.clone());
     }

@@ -14,7 +14,7 @@ pub(in crate::builtin) const OWN: Extras = Extras {
     ..Extras::NOTHING
 };
 
-/// Where datagrams went, and which calls probes counted; nothing of other records.
+/// Sections on where datagrams were lost and which calls probes counted; none for records of other experiments.
 fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let Some(overhead) = WorkloadReport::new(record) else {
         return Vec::new();

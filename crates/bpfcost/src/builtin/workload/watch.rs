@@ -29,10 +29,10 @@ const ONLY_NUMBER: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
 #[derive(Debug)]
 pub(super) struct WatchedService {
     watch: RunningServer,
-    /// Its first process, and when that was started.
+    /// Pid and start time of the service's first process.
     root: (u32, u64),
     accounts: UsageReader<'static>,
-    /// Its limit, where it has one.
+    /// Guard of the service's limit, if it has one.
     guard: Option<Rc<RefCell<Guard>>>,
 }
 
@@ -55,12 +55,12 @@ impl WatchedService {
         })
     }
 
-    /// What is spent on it.
+    /// Returns the reader of the resources spent on the service.
     pub(super) fn accounts(&self) -> &UsageReader<'static> {
         &self.accounts
     }
 
-    /// Its processes.
+    /// Returns the pids of the service; none if they cannot be read.
     pub(super) fn pids(&self) -> Vec<u32> {
         pids(&self.watch).unwrap_or_default()
     }
@@ -120,7 +120,7 @@ impl WatchedService {
         }
     }
 
-    /// Whether operations are counted; otherwise seconds stand for them.
+    /// Returns whether a command counts operations; otherwise seconds stand for them.
     fn counts(&self) -> bool {
         !self.watch.ops.is_empty()
     }

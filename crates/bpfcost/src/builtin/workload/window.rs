@@ -90,7 +90,7 @@ pub(super) fn run(
     }
     let reading = &made.reading;
     let ops = match definition.operation.as_str() {
-        // Those over which CPU time was read.
+        // Seconds over which CPU time was read.
         SECOND => lasted.as_secs_f64(),
         _ => reading.ops(),
     };
@@ -113,7 +113,7 @@ pub(super) fn run(
         put(&format!("latency_{percentile}_us"), *latency);
     }
     for (name, count) in &reading.counts {
-        // What is compared is a number that the client prints, however often it is run in a window.
+        // A compared number is one that the client prints, however often the client runs in a window.
         let compared = definition.compared.contains(name);
         put(
             name,
@@ -159,9 +159,9 @@ fn idle(spent: Usage, lasted: Duration) -> f64 {
     (1.0 - spent.machine_ns / all_ns).clamp(0.0, 1.0)
 }
 
-/// How much longer the slowest operation takes while the probe is attached and detached in the middle of the load, than
-/// under as much load without, in milliseconds; `None` if the client does not report it. The load goes on until the probe
-/// is off, however often its client has to be started for that.
+/// Measures how much longer the slowest operation takes while the probe is attached and detached in the middle of the
+/// load, than under as much load without the probe, in milliseconds; `None` if the client does not report it. The load
+/// goes on until the probe is detached, however often its client has to be started for that.
 pub(super) fn stir(
     instance: &mut ServerInstance,
     context: &RunContext,
@@ -212,7 +212,7 @@ pub(super) fn stir(
     Ok(stirred.map(|stirred| stirred - usual))
 }
 
-/// What must be equal in this window is.
+/// Applies the variant's checks to the counts of this window; fails on the first count that is not as required.
 fn check(
     variant: &Variant,
     context: &RunContext,
@@ -271,7 +271,7 @@ fn check(
 mod tests {
     use super::*;
 
-    /// What comes of a check of `hits` where the workload did 100 operations and counted 40 bytes.
+    /// Applies a check of `hits` to a window in which the workload did 100 operations and counted 40 bytes.
     fn checked(check: &str, hits: Option<u64>) -> Result<(), Fault> {
         let variant =
             format!("name = 'probe'\nabout = ''\ncheck = [{{ probe = 'hits', {check} }}]");
@@ -299,7 +299,7 @@ mod tests {
             ("equals = 'bytes'", vec![40], vec![39, 41, 100]),
             ("equals = 'ops', beyond = 1", vec![100, 101], vec![99, 102]),
             ("at-least = 'ops'", vec![100, 1000], vec![0, 99]),
-            // What was not counted can't be equal.
+            // A count that is missing cannot be equal.
             ("equals = 'pages'", vec![], vec![0, 40]),
             ("at-least = 'pages'", vec![], vec![0, 40]),
         ] {

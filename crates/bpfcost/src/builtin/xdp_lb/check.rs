@@ -7,10 +7,10 @@ use bpfcost_bpf::lb::{Flood, LbCounters, LruEntry};
 use super::model::Expected;
 use bpfcost_model::Problem;
 
-/// How many wrong counters a problem spells out.
+/// Maximum number of wrong counters that a problem lists.
 const SHOWN: usize = 8;
 
-/// How long the datapath counts new connections before it begins again.
+/// Period over which the datapath counts new connections before it starts again from zero.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 const ACTIONS: [&str; 5] = [
@@ -27,7 +27,7 @@ const EVENTS: [&str; 4] = [
     "flooded connections",
 ];
 
-/// What a table holds of the flow that was used last.
+/// Checks a table's entry of the flow that was used last.
 pub(super) fn entry(
     expected: Option<u32>,
     used_since_ns: Option<u64>,
@@ -161,7 +161,7 @@ pub(super) fn counters(
     })
 }
 
-/// What each counter gained; `None` where their numbers differ.
+/// Returns the increase of each counter; `None` if the two have different numbers of counters.
 fn gained(before: &LbCounters, after: &LbCounters) -> Option<LbCounters> {
     fn minus(before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
         (before.len() == after.len()).then(|| {

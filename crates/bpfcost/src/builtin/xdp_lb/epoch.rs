@@ -25,8 +25,8 @@ use crate::builtin::{
 };
 use bpfcost_model::{Case, Fault, Problem, Setup, Trial, prove};
 
-/// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
-/// was stopped for a while, or a slow machine, must not let them expire unnoticed.
+/// Time for which flows in a table are taken to be fresh, a third of the life of a UDP entry: they must not expire
+/// unnoticed if the program is stopped for a while, or the machine is slow.
 const WARM_NS: u64 = 10_000_000_000;
 
 /// Loaded instances, one per table that the cases need.
@@ -35,7 +35,7 @@ pub(super) struct XdpLbEpoch {
     cpus: Vec<u32>,
     /// The run's seed and, unless instructions are counted, the epoch, mixed.
     seed: u64,
-    /// Whether instructions are counted; see [`Setup`].
+    /// True if instructions are counted; see [`Setup`].
     exact: bool,
     entries: Vec<Entry>,
     /// Batches that brought fresh flows of 12 and of 24 bits: gives each a prefix that no flow still
@@ -63,7 +63,7 @@ struct Traffic {
 pub(super) struct XdpLbBatch {
     seen: Vec<Observation>,
     traffic: Traffic,
-    /// Of a scenario: for each CPU, its counters before the batch, and what they must gain.
+    /// Counters of each CPU before a scenario's batch, and their expected increase.
     counters: Vec<(LbCounters, Expected)>,
     begun_ns: u64,
 }
@@ -170,7 +170,7 @@ impl XdpLbEpoch {
         }
     }
 
-    /// What a batch of a scenario left: every counter and the tables are proved.
+    /// Checks every counter and the tables after a batch of a scenario.
     fn check_scenario(
         &mut self,
         scenario: &Scenario,
@@ -193,7 +193,7 @@ impl XdpLbEpoch {
         self.forget(scenario, sequences, ops)
     }
 
-    /// What an empty body left: it must return what it was given.
+    /// Checks that an empty body returned its packet as it was given.
     fn check_floor(reset: Reset, ops: u64, batch: &XdpLbBatch) -> Result<(), Fault> {
         let scenario = floor_packet(reset);
         let Traffic { sequences, works } = &batch.traffic;

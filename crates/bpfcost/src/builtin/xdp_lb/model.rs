@@ -1,5 +1,5 @@
 //! A user-space model of the balancer: VIPs, rings, servers, and the expected change of every counter in a batch.
-//! It follows the same specification as the datapath, but shares no code with it.
+//! Written from the same specification as the datapath, but without any shared code.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -67,7 +67,6 @@ const SERVICES: [Service; 9] = [
     service(("10.10.1.1", 80, UDP), 15, true, V4_SERVERS),
 ];
 
-/// The control value.
 pub(super) fn control() -> Control {
     Control {
         router_mac: ROUTER_MAC,
@@ -76,7 +75,6 @@ pub(super) fn control() -> Control {
     }
 }
 
-/// Every VIP.
 pub(super) fn vips() -> impl Iterator<Item = (VipKey, Vip)> {
     SERVICES.iter().map(|service| {
         let key = VipKey {
@@ -125,7 +123,7 @@ fn first_real(vip: u32) -> u32 {
     1 + vip * REALS_PER_VIP
 }
 
-/// Where the packets of a scenario go: the VIP's number and its servers' address.
+/// Destination of a scenario's packets: the VIP's number and its servers' address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) vip: u32,
@@ -231,14 +229,14 @@ pub(super) fn foreign(count: u32) -> (Vec<FlowKey>, Vec<LruEntry>) {
     ((0..count).map(flow).collect(), vec![entry; count as usize])
 }
 
-/// What the counters must have gained, and how many of the operations missed the table.
+/// Expected increase of the counters, and the number of operations that miss the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) counters: LbCounters,
     pub(super) misses: u64,
 }
 
-/// What `ops` operations of a scenario do to every counter of their CPU.
+/// Returns the expected effect of `ops` operations of a scenario on every counter of their CPU.
 pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, cpu: u32, ops: u64) -> Expected {
     let mut gained = LbCounters {
         events: vec![0; 4],
@@ -274,7 +272,7 @@ pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, cpu: u32, ops: 
     }
 }
 
-/// How often each source sends.
+/// Counts how often each source sends.
 fn tally(scenario: &Scenario, sequence: &Sequence, ops: u64) -> HashMap<u32, u64> {
     if scenario.mask == 0 {
         return sequence.words(1).map(|word| (word, ops)).collect();

@@ -13,7 +13,7 @@ use super::scenario::{Layer4, PacketShape, Scenario};
 
 const BALANCER_MAC: [u8; 6] = [0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
 const CLIENT_MAC: [u8; 6] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
-/// Where everything that is forwarded goes first.
+/// MAC address of the router, the next hop of everything that is forwarded.
 pub(super) const ROUTER_MAC: [u8; 6] = [0xde, 0xad, 0xbe, 0xef, 0x00, 0x01];
 
 /// DSCP 46 (expedited forwarding) and ECN 1, in packets and outer headers: not zero, so that a byte that is not copied

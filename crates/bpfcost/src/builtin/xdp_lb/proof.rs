@@ -18,7 +18,7 @@ use super::{
 use crate::builtin::packet_diff;
 use bpfcost_model::Problem;
 
-/// What every batch must leave, whatever its body.
+/// Checks the last operation of a batch, whatever its body: its return code and the packet that it left.
 pub(super) fn outcome_problem(
     scenario: &Scenario,
     seen: &Observation,
@@ -28,7 +28,7 @@ pub(super) fn outcome_problem(
         .or_else(|| packet_diff::problem("the last operation", outcome, &seen.output))
 }
 
-/// What the datapath finds of new connections before a batch: a second that is over, in which it counted some.
+/// State of the datapath's count of new connections before a batch: a second that is over, in which it counted some.
 pub(super) fn before_flood(begun_ns: u64) -> Flood {
     Flood {
         second_start_ns: begun_ns.saturating_sub(2 * check::SECOND_NS),
@@ -36,7 +36,7 @@ pub(super) fn before_flood(begun_ns: u64) -> Flood {
     }
 }
 
-/// Whether a CPU counted each miss as a new connection of a second that began in the batch.
+/// Checks that a CPU counted each miss as a new connection of a second that began in the batch.
 pub(super) fn flood_problem(
     instance: &LoadBalancer,
     expected: &Expected,
@@ -49,7 +49,7 @@ pub(super) fn flood_problem(
     Ok(check::flood(expected.misses, before, got, during_ns))
 }
 
-/// What the table must hold of the flow that was used last.
+/// Checks the table's entry of the flow that was used last.
 pub(super) fn table_problem(
     instance: &LoadBalancer,
     scenario: &Scenario,
@@ -77,7 +77,7 @@ pub(super) fn first_packet(scenario: &Scenario, input: &[u8], sequence: &Sequenc
     packet::with_source(input, sequence.address(sequence.last_word(1)))
 }
 
-/// What an operation must leave of `input` when it comes from `source`.
+/// Returns the packet that an operation must leave of `input` if it comes from `source`.
 pub(super) fn expected_packet(scenario: &Scenario, input: &[u8], source: IpAddr) -> Vec<u8> {
     match model::route(scenario) {
         None => input.to_vec(),

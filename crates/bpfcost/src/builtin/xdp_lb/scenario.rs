@@ -16,8 +16,8 @@ const WARMUP_OPS: u64 = 6500;
 /// the kernel's LRU evicts nothing that the same trial brought in, and misses equal first touches.
 pub(super) const FRESH_FLOWS: u64 = 24_000;
 
-/// What a batch may have at most: half of the 2²³ turns that `can_loop` grants a program on kernels
-/// before 6.15, as much as the wait for other CPUs leaves. Some 10 ms of the shortest path.
+/// Maximum operations of a batch: half of the 2²³ turns that `can_loop` grants a program on kernels before 6.15, as
+/// much as the wait for other CPUs leaves. Some 10 ms of the shortest path.
 pub(super) const MOST_OPS: u64 = 1 << 22;
 
 /// 4096 sources.
@@ -36,7 +36,7 @@ pub(super) enum LruState {
     Empty,
 }
 
-/// What the table knows of a scenario's flows.
+/// State of a scenario's flows in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flows {
     /// Every flow was put in before.
@@ -49,7 +49,7 @@ pub(super) enum Flows {
     Unasked,
 }
 
-/// What follows the IP header.
+/// Protocol that follows the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer4 {
     Tcp,
@@ -60,7 +60,7 @@ pub(super) enum Layer4 {
     Icmp,
 }
 
-/// What is unusual about the packet.
+/// Peculiarity of a packet's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketShape {
     Plain,
@@ -103,7 +103,7 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    /// What must be undone between two operations.
+    /// Returns the reset that undoes an operation before the next one.
     pub(super) fn reset(&self) -> Reset {
         match (self.action, self.mask, self.source) {
             (Action::Drop | Action::Pass, ..) => Reset::None,
@@ -113,7 +113,7 @@ impl Scenario {
         }
     }
 
-    /// Whether it is UDP.
+    /// Returns whether the packet is UDP.
     pub(super) fn udp(&self) -> bool {
         self.layer4 == Layer4::Udp
     }

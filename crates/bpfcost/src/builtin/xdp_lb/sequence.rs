@@ -29,7 +29,7 @@ impl Sequence {
         }
     }
 
-    /// What the BPF side is handed: the state from which it goes on after the first operation.
+    /// Returns the input of the BPF program: the state from which it continues after the first operation.
     pub(super) fn sources(&self) -> Sources {
         self.start
     }

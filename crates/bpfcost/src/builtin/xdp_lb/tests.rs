@@ -199,7 +199,7 @@ fn packets_are_those_of_the_specification() {
     }
 }
 
-/// What follows the IP header, which must be as specified.
+/// Checks the IP header against the specification, and returns the bytes behind it.
 fn after_ip<'a>(row: &SpecRow, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (EtherType, &'a [u8]) {
     let protocol = match row.packet {
         "udp" => IpNumber::UDP,
@@ -253,7 +253,7 @@ fn after_ip<'a>(row: &SpecRow, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (Et
     }
 }
 
-/// What follows the transport header, which must be as specified; checksums are zero.
+/// Checks the transport header against the specification, with checksums of zero, and returns the bytes behind it.
 fn after_transport<'a>(row: &SpecRow, from: u16, to: u16, bytes: &'a [u8]) -> &'a [u8] {
     match row.packet {
         "icmp" => bytes,

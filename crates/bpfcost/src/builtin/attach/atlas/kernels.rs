@@ -14,7 +14,7 @@ use bpfcost_report::{
     view::grid::note_caption,
 };
 
-/// How a case changed on a kernel, by the kernel's place and the case's name.
+/// Relative change of a case from the previous kernel, by the kernel's index and the case's name.
 type KernelChanges = HashMap<(usize, String), String>;
 
 impl Atlas<'_> {
@@ -91,7 +91,7 @@ impl Atlas<'_> {
     }
 }
 
-/// What changed from each kernel to the next.
+/// Returns the cases that became slower or faster from each kernel to the next, with the relative change.
 fn changes(kernels: &[&Record]) -> KernelChanges {
     let mut changes = KernelChanges::new();
     for (before, pair) in kernels.windows(2).enumerate() {

@@ -1,4 +1,4 @@
-//! How the atlas was made: the commands, the machines and the versions.
+//! Section on how the atlas was made: the commands, the machines and the versions.
 
 use super::Atlas;
 use bpfcost_record::Record;
@@ -57,7 +57,7 @@ impl Atlas<'_> {
         }
     }
 
-    /// What makes these records again: those that were asked alike in one command.
+    /// Returns the commands that make these records again. Targets with the same options share one command.
     pub(super) fn commands(&self) -> Vec<String> {
         let mut commands: Vec<(String, String)> = Vec::new();
         for record in self.kernels.iter().chain(&self.clocks) {
@@ -72,7 +72,7 @@ impl Atlas<'_> {
         let run = |(on, asked)| format!("bpfcost run {}{on}{asked} --out FOLDER", self.experiment);
         let report = "bpfcost report FOLDER -o FILE.md".to_owned();
         let commands = commands.into_iter().map(run).chain([report]);
-        // What a record holds must not end the block.
+        // Text from a record must not close the code block.
         commands.map(|command| command.replace('`', "'")).collect()
     }
 }

@@ -57,7 +57,7 @@ fn lines_are_the_smallest_trials_and_without_them_nothing_is_predicted() {
         record
     };
     let predicted = |record: &Record| Prediction::of(record).unwrap();
-    // What the loop costs is known from its floor alone.
+    // The cost of the loop is known from its floor alone.
     let curves = predicted(&without("none/1", &record)).unwrap();
     assert!(curves.curves.is_empty());
     assert!(predicted(&without("line/near", &record)).is_none());
@@ -90,7 +90,8 @@ fn the_freelist_falls_with_cpus_and_the_others_rise() {
     );
 }
 
-/// What was published of a machine is predicted the same wherever it is read: with the line costs of one machine.
+/// Checks that predictions of published machines are the same for every record: they use the cache-line costs of one
+/// machine.
 #[test]
 fn published_machines_do_not_depend_on_the_record() {
     let (_, record) = of_before();
@@ -133,8 +134,8 @@ fn published_points_are_met_within_2_times_but_for_those_that_say_why() {
     }
 }
 
-/// What docs/evidence/pool-model.md says of the points that were not in view: the model does no better than a plain
-/// curve through the figure of one thread.
+/// Checks the statement of docs/evidence/pool-model.md about points that were not used for the model: it predicts them
+/// no better than a plain curve through the figure of one thread.
 #[test]
 fn unseen_freelists_are_met_by_the_model_and_by_a_plain_curve() {
     let tables = Prediction::tables().unwrap();

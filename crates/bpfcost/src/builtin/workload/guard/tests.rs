@@ -274,7 +274,7 @@ fn the_processes_of_a_probe_are_billed_over_all_of_its_windows() {
             assert!(text.contains("its own processes took"), "{text}");
         }
     }
-    // Of a single short window, a burst is no share of a CPU.
+    // The burst of a single short window is not taken for a share of a CPU.
     let mut service = Mock::new(calm);
     let mut guard = guard(0.5, &mut service);
     service.tool = 0.9;
