@@ -48,7 +48,7 @@ struct ByteRange {
 }
 
 impl GlobalsLayout {
-    pub(crate) fn of(object: &str, btf: &Btf<'_>) -> Self {
+    pub(crate) fn from_btf(object: &str, btf: &Btf<'_>) -> Self {
         let mut variables = BTreeMap::new();
         for section in btf.type_by_kind::<DataSec<'_>>() {
             let Some(name) = section.name() else { continue };
@@ -171,7 +171,7 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    pub(crate) fn of(layout: GlobalsLayout, object: &Object) -> Result<Self> {
+    pub(crate) fn new(layout: GlobalsLayout, object: &Object) -> Result<Self> {
         let mut sections = BTreeMap::new();
         for section in WRITABLE {
             // The name of such a map is the section's behind the object's.

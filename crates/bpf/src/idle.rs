@@ -45,7 +45,7 @@ impl Idle {
     pub fn run(&self, times: u32) -> Result<IdleRuns> {
         let packet = [0u8; 64];
         loop {
-            let before = RunStats::of(&self.0)?;
+            let before = RunStats::read(&self.0)?;
             let begun = Instant::now();
             let answer = kernel::run(&self.0, &packet, times, 0, 0);
             let elapsed = begun.elapsed();
@@ -53,7 +53,7 @@ impl Idle {
                 Ok(()) => {
                     return Ok(IdleRuns {
                         elapsed,
-                        stats: RunStats::of(&self.0)?.since(before),
+                        stats: RunStats::read(&self.0)?.since(before),
                     });
                 }
                 Err(no) if no.errno == Errno::INTR.raw_os_error() => {}

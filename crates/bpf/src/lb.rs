@@ -116,7 +116,7 @@ pub struct LbVariant {
 
 impl LbVariant {
     /// A datapath with the cheapest loop that this kernel has.
-    pub fn of(datapath: Datapath) -> Result<Self> {
+    pub fn for_datapath(datapath: Datapath) -> Result<Self> {
         Ok(LbVariant {
             datapath,
             looping: Loop::probe()?,
@@ -369,7 +369,7 @@ impl LoadBalancer {
         self.object.set_variable("replay_ops", ops)?;
         self.object.set_variable("replay_reset", reset as u64)?;
         let program = self.object.program(&replay(self.variant.datapath))?;
-        let program = SharedProgram::of(&program)?;
+        let program = SharedProgram::new(&program)?;
         let ran = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay

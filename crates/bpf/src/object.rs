@@ -78,7 +78,7 @@ impl<S: Skel<'static>> OwnedSkeleton<S> {
 
     /// The same, to be run.
     pub(crate) fn runnable(&self, name: &str) -> Result<run::SharedProgram> {
-        run::SharedProgram::of(&self.program(name)?)
+        run::SharedProgram::new(&self.program(name)?)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct BesidePacket {
 
 impl BesidePacket {
     /// The context of a packet of so many bytes.
-    fn of(&self, packet_bytes: usize) -> Vec<u8> {
+    fn context(&self, packet_bytes: usize) -> Vec<u8> {
         let mut context = self.bytes.clone();
         if let Some(at) = self.length_at {
             context[at..at + 4].copy_from_slice(&(packet_bytes as u32).to_ne_bytes());
@@ -46,7 +46,7 @@ impl BesidePacket {
 
 impl SharedProgram {
     /// One of libbpf-rs's, which it outlives.
-    pub fn of(program: &ProgramMut<'_>) -> Result<Self> {
+    pub fn new(program: &ProgramMut<'_>) -> Result<Self> {
         let name = program.name().to_string_lossy().into_owned();
         let fd = program.as_fd().try_clone_to_owned();
         let fd = fd.map_err(failed(&*name, "keeping a descriptor of it"))?;
@@ -115,7 +115,7 @@ pub(crate) fn on_cpu_while(
     };
     // The kernel writes a context back to where it was read.
     let mut output = packet.to_vec();
-    let mut context = program.beside.of(packet.len());
+    let mut context = program.beside.context(packet.len());
     // Programs of type `syscall` have no packet, and the kernel refuses to be given a place for one.
     if program.takes_context {
         options.ctx_in = output.as_mut_ptr().cast();

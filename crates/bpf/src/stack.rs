@@ -119,7 +119,7 @@ impl StackPrograms {
         let mut object = open.load()?;
         let unwinder = Rc::new(object.unwinder(&rules)?);
         let records =
-            StackRecords::of(&object.map("records")?, Rc::clone(&unwinder), print, &rules)?;
+            StackRecords::new(&object.map("records")?, Rc::clone(&unwinder), print, &rules)?;
         object.run("note_thread", cpu, &[])?;
         Ok(StackPrograms {
             held: None,

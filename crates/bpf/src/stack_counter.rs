@@ -325,7 +325,7 @@ impl StackCounter {
         // Each attachment has counted what its program missed at all of them.
         for name in &self.programs {
             let attached = self.held.iter().filter(|(one, _)| one == name).count() as u64;
-            let by_program = RunStats::of(&self.skeleton.program(name)?)?.recursion_misses;
+            let by_program = RunStats::read(&self.skeleton.program(name)?)?.recursion_misses;
             let twice = by_program * attached.saturating_sub(1);
             missed = missed.map(|sum: u64| sum.saturating_sub(twice));
         }
@@ -358,7 +358,7 @@ impl StackCounter {
             None => self.read_missed()?,
         };
         for name in &self.programs {
-            let stats = RunStats::of(&self.skeleton.program(name)?)?;
+            let stats = RunStats::read(&self.skeleton.program(name)?)?;
             totals.runs += stats.run_cnt;
             totals.run_ns += stats.run_time_ns;
         }

@@ -51,7 +51,7 @@ pub struct RunStats {
 
 impl RunStats {
     /// Of a loaded program.
-    pub fn of(program: &impl AsFd) -> Result<Self> {
+    pub fn read(program: &impl AsFd) -> Result<Self> {
         let info = info(program)?;
         Ok(RunStats {
             run_time_ns: info.run_time_ns,
@@ -64,7 +64,7 @@ impl RunStats {
     pub fn of_id(id: u32) -> Result<Self> {
         let program = libbpf_rs::Program::fd_from_id(id)
             .map_err(failed(format!("program {id}"), "opening it by its number"))?;
-        Self::of(&program)
+        Self::read(&program)
     }
 
     /// What was added since `before`.

@@ -75,7 +75,7 @@ impl OpenObject {
         // SAFETY: an open object is a valid `bpf_object`, and the borrow ends before it is used again.
         let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
         let layout = match btf.map_err(failed)? {
-            Some(btf) => GlobalsLayout::of(name, &btf),
+            Some(btf) => GlobalsLayout::from_btf(name, &btf),
             None => return Err(no_area(name)),
         };
         Ok(OpenObject {
@@ -175,8 +175,8 @@ impl OpenObject {
         Ok(TimedObject {
             name,
             looping,
-            records: Records::of(&object).map_err(|source| failed(name, source))?,
-            globals: Globals::of(layout, &object)?,
+            records: Records::from_object(&object).map_err(|source| failed(name, source))?,
+            globals: Globals::new(layout, &object)?,
             object,
         })
     }
@@ -219,7 +219,7 @@ impl TimedObject {
     ) -> Result<Vec<Observation>> {
         let program = loaded(&self.object, &timed_name(program, self.looping))?;
         timing::batch(
-            &run::SharedProgram::of(&program)?,
+            &run::SharedProgram::new(&program)?,
             &mut self.globals,
             request,
             packets,
@@ -279,7 +279,7 @@ impl TimedObject {
     /// Runs a program once, on a packet, or on none where it is empty.
     pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<TestRun> {
         let program = loaded(&self.object, program)?;
-        run::on_cpu(&run::SharedProgram::of(&program)?, cpu, packet)
+        run::on_cpu(&run::SharedProgram::new(&program)?, cpu, packet)
     }
 
     /// A global variable of at most 8 bytes.
@@ -379,7 +379,7 @@ struct Records {
 }
 
 impl Records {
-    fn of(object: &Object) -> libbpf_rs::Result<Option<Self>> {
+    fn from_object(object: &Object) -> libbpf_rs::Result<Option<Self>> {
         let taken = Rc::new(Cell::new((0, 0u64)));
         let mut builder = RingBufferBuilder::new();
         let buffers: Vec<_> = object

@@ -182,7 +182,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    fn of(cpu: u32, slice: u64, sample: TimingSample, ran: TestRun) -> Self {
+    fn new(cpu: u32, slice: u64, sample: TimingSample, ran: TestRun) -> Self {
         let cost_ns = read_cost_ns(&sample);
         let of = |cost_ns| slices(&sample.edges, slice, cost_ns);
         Observation {
@@ -361,8 +361,9 @@ fn attempt<A: Area>(
         (cpus, packets) => on_all(program, cpus, packets)?,
     };
     let all = request.cpus.iter().zip(left);
-    let observe =
-        |(&cpu, ran): (&u32, TestRun)| Observation::of(cpu, request.slice(), area.sample(cpu), ran);
+    let observe = |(&cpu, ran): (&u32, TestRun)| {
+        Observation::new(cpu, request.slice(), area.sample(cpu), ran)
+    };
     Ok(all.map(observe).collect())
 }
 
@@ -388,7 +389,12 @@ pub(crate) fn batch_by<A: Area>(
         output: Vec::new(),
         outside,
     };
-    Ok(Observation::of(cpu, request.slice(), area.sample(cpu), ran))
+    Ok(Observation::new(
+        cpu,
+        request.slice(),
+        area.sample(cpu),
+        ran,
+    ))
 }
 
 /// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a

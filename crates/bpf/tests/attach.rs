@@ -90,7 +90,7 @@ fn can(attach: Attach) -> bool {
     true
 }
 
-fn of(driver: Driver) -> impl Iterator<Item = Attach> {
+fn with_driver(driver: Driver) -> impl Iterator<Item = Attach> {
     Attach::ALL
         .into_iter()
         .filter(move |attach| attach.driver() == driver)
@@ -169,7 +169,7 @@ fn check_driver(driver: Driver) {
     let alone = others(driver).expect("an answer");
     let mut events = driver.start().expect("events");
     let before = programs();
-    for attach in of(driver).filter(|&attach| can(attach)) {
+    for attach in with_driver(driver).filter(|&attach| can(attach)) {
         let maps = BodyMaps::make(false).expect("maps");
         let all: Vec<Body> = bodies(attach).collect();
         let mut probe = ProbePrograms::load(attach, &all, &maps)
@@ -213,7 +213,7 @@ fn who_else_is_there_is_told() {
     let maps = BodyMaps::make(false).expect("maps");
     for attach in DRIVERS
         .into_iter()
-        .flat_map(of)
+        .flat_map(with_driver)
         .filter(|&attach| can(attach))
     {
         // Everything is too much to take; and only ftrace shows a link of many trampolines.

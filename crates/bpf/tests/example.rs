@@ -38,8 +38,8 @@ fn an_outside_program_times_itself() {
         .set_autoload(looping == Loop::BpfLoop);
     let mut example = open.load().expect("load");
     let program = match looping {
-        Loop::CanLoop => SharedProgram::of(&example.progs.example),
-        Loop::BpfLoop => SharedProgram::of(&example.progs.example__bpf_loop),
+        Loop::CanLoop => SharedProgram::new(&example.progs.example),
+        Loop::BpfLoop => SharedProgram::new(&example.progs.example__bpf_loop),
     }
     .expect("a program");
     let area = example.maps.bss_data.as_deref_mut().expect(".bss");

@@ -71,7 +71,7 @@ impl Storm {
         let before = others();
         let skeleton = load_quietly(|| open.load()).expect("load");
         assert_eq!(others(), before);
-        let program = SharedProgram::of(&skeleton.progs.storm).expect("a program");
+        let program = SharedProgram::new(&skeleton.progs.storm).expect("a program");
         Storm {
             skeleton,
             program,
@@ -148,7 +148,7 @@ fn start(events: &[(AttachMethod, &str)], mode: StackMode, depth: u32) -> StackC
 fn distinct_depth(storm: &mut Storm, mode: StackMode) -> u32 {
     let counter = start(&[EVENT], mode, WHOLE);
     storm.make(0..ALL_OUTERMOST, || ());
-    let outcome = Outcome::of(counter);
+    let outcome = Outcome::collect(counter);
     let stacks: Vec<&Vec<u64>> = outcome.stacks.keys().collect();
     let first = stacks[0];
     let differs = |at: &usize| stacks.iter().any(|stack| stack.get(*at) != first.get(*at));
@@ -167,7 +167,7 @@ struct Outcome {
 impl Outcome {
     /// Ends it, and proves its account.
     #[track_caller]
-    fn of(mut counter: StackCounter) -> Self {
+    fn collect(mut counter: StackCounter) -> Self {
         counter.detach().expect("detached");
         counter.poll(Duration::ZERO).expect("read");
         let totals = counter.totals().expect("totals");
@@ -219,7 +219,7 @@ fn count(
             counter.poll(Duration::ZERO).expect("read");
         }
     });
-    let outcome = Outcome::of(counter);
+    let outcome = Outcome::collect(counter);
     outcome.assert_distinct(stacks);
     outcome
 }
@@ -289,7 +289,7 @@ fn nested_on_all_cpus(storm: &mut Storm, free: Option<u32>) {
         storm.make_on_all(0..STACKS, || {
             counter.poll(Duration::from_millis(1)).expect("read");
         });
-        let outcome = Outcome::of(counter);
+        let outcome = Outcome::collect(counter);
         let totals = &outcome.totals;
         // The rest came in interrupts.
         assert!(totals.events >= STACKS, "{totals:?}");

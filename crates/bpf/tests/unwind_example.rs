@@ -40,7 +40,7 @@ fn an_outside_program_counts_stacks() {
     let mut example = open.load().expect("load");
     let unwinder = Unwinder::fill(example.object(), &rules).expect("rules that fit");
 
-    let note = SharedProgram::of(&example.progs.note_process).expect("a program");
+    let note = SharedProgram::new(&example.progs.note_process).expect("a program");
     run::on_cpu(&note, current_cpu(), &[]).expect("a run");
     let link = example
         .progs

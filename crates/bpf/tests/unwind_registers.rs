@@ -40,7 +40,7 @@ fn a_caller_of_address_0_is_none() {
     Unwinder::size(open.open_object_mut(), &rules).expect("sizes");
     let mut program = open.load().expect("load");
     let unwinder = Unwinder::fill(program.object(), &rules).expect("rules that fit");
-    let walk = SharedProgram::of(&program.progs.walk).expect("a program");
+    let walk = SharedProgram::new(&program.progs.walk).expect("a program");
 
     let schedule = symbols
         .address("schedule")

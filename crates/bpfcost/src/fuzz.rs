@@ -65,7 +65,7 @@ fn show(records: &[Record]) {
     let load = EventLoad::default();
     for record in records {
         for detail in [Detail::Brief, Detail::Full] {
-            let _ = terminal::render(&view::of(record, detail, load), style);
+            let _ = terminal::render(&view::record_view(record, detail, load), style);
         }
         let _ = view::picture(record);
     }
@@ -119,7 +119,7 @@ fn workload(bytes: &[u8]) {
         let text = variant.probe.as_ref().map(Spec::to_string);
         let _ = text.map(|text| Spec::from_str(&text));
     }
-    let experiment = Workload::of(definition);
+    let experiment = Workload::new(definition);
     let _ = (experiment.description(), experiment.pairs());
     for case in experiment.cases() {
         let _ = experiment.needs(&case);
@@ -213,7 +213,7 @@ fn client_output(output: Output, bytes: &[u8]) {
         quick: false,
         only: BTreeMap::new(),
     };
-    if let Ok(reading) = Reading::of(&client, printed) {
+    if let Ok(reading) = Reading::parse(&client, printed) {
         let _ = Reading::together(&[reading.clone(), reading]);
     }
 }

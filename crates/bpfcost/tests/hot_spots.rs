@@ -66,7 +66,7 @@ fn observed(tracer: MadeUp) -> Result<Observed, Fault> {
         hot_spots: true,
         ..OwnPrograms::default()
     };
-    let experiment = Programs::of(programs).expect("it can be run");
+    let experiment = Programs::new(programs).expect("it can be run");
     let experiment = experiment.with_tracer(Rc::new(tracer));
     let cases = experiment.cases();
     let case: Case = cases

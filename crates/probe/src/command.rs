@@ -71,7 +71,7 @@ impl Tool {
         let settings = SETTINGS
             .into_iter()
             .filter_map(SavedState::of_setting)
-            .map(RestoreGuard::of);
+            .map(RestoreGuard::new);
         Ok(Tool {
             command: command.to_owned(),
             plain: plain || WITHOUT_BPF.contains(&program(command)),

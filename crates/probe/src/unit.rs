@@ -37,7 +37,7 @@ pub(super) struct SystemdUnit {
 impl SystemdUnit {
     /// Stops it, so that windows without it can come.
     pub(super) fn open(name: &str) -> Result<Self> {
-        let before = RestoreGuard::of(SavedState::of_unit(name)?)?;
+        let before = RestoreGuard::new(SavedState::of_unit(name)?)?;
         systemctl(&["stop", name])?;
         Ok(SystemdUnit {
             name: name.to_owned(),

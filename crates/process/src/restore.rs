@@ -134,7 +134,7 @@ impl std::fmt::Display for SavedState {
 
 impl RestoreGuard {
     /// Writes a state down. What changes it comes after.
-    pub fn of(state: SavedState) -> Result<Self> {
+    pub fn new(state: SavedState) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let reaper = Reaper::of_process()?;
         let folder = folder()?;

@@ -33,7 +33,7 @@ pub struct Behaviour {
 
 impl Behaviour {
     /// What a run returns and leaves, and what it changes; and the most runs of a window, or 0.
-    pub fn of(code: u32, packet: &[u8], maps: MapChanges, window: u32) -> Self {
+    pub fn new(code: u32, packet: &[u8], maps: MapChanges, window: u32) -> Self {
         Behaviour {
             code: code.cast_signed(),
             returned: None,

@@ -189,7 +189,7 @@ mod objects {
     ) -> Result<Vec<ObjectFile>, D::Error> {
         let stored = Vec::<Stored>::deserialize(deserializer)?;
         let object =
-            |one: Stored| ObjectFile::of(&one.path, one.bytes).with_type(one.type_of_unnamed);
+            |one: Stored| ObjectFile::new(&one.path, one.bytes).with_type(one.type_of_unnamed);
         Ok(stored.into_iter().map(object).collect())
     }
 }

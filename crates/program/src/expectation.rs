@@ -59,7 +59,7 @@ pub(super) fn digest<'a>(inputs: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 impl Expected {
     /// What these words say: files, or places in maps and variables of an object with what a run changes there.
-    pub fn of(words: &[String], object: &ObjectFile) -> anyhow::Result<Self> {
+    pub fn parse(words: &[String], object: &ObjectFile) -> anyhow::Result<Self> {
         let mut expected = Expected::default();
         for word in words {
             let wrong = |why: String| InputError::Wrong(format!("--expect {word}: {why}"));
@@ -124,7 +124,7 @@ pub fn expected_file(expected: Vec<Expectation>) -> String {
 /// `PLACE=+N`, `PLACE=-N`, `PLACE=N`; `None` if it is something else.
 fn amount(word: &str) -> Option<(&str, i64)> {
     let (place, amount) = word.rsplit_once('=')?;
-    let name = Place::of(place)?.name;
+    let name = Place::parse(place)?.name;
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
     let amount = amount.parse().ok()?;
     (!name.is_empty() && name.chars().all(is_name)).then_some((place, amount))
@@ -138,7 +138,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn of(text: &'a str) -> Option<Self> {
+    fn parse(text: &'a str) -> Option<Self> {
         let (text, offset) = match text.rsplit_once('@') {
             Some((text, offset)) => (text, offset.parse().ok()?),
             None => (text, 0),
@@ -153,7 +153,7 @@ impl<'a> Place<'a> {
 
 /// The place as changes of maps have it, or why there is none.
 fn place_in(place: &str, object: &ObjectFile) -> anyhow::Result<Result<String, String>> {
-    let Some(Place { name, key, offset }) = Place::of(place) else {
+    let Some(Place { name, key, offset }) = Place::parse(place) else {
         return Ok(Err("write MAP[KEY]=+N".to_owned()));
     };
     let maps = object.maps()?;

@@ -47,7 +47,7 @@ pub struct HotCall {
 
 impl HotSpots {
     /// Of a traced run of this program.
-    pub fn of(run: &RunTrace, program: &Traceable) -> Self {
+    pub fn new(run: &RunTrace, program: &Traceable) -> Self {
         let mut lines: BTreeMap<SourceLine, (u64, u64)> = BTreeMap::new();
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
         let line = |address| {

@@ -24,7 +24,7 @@ pub enum Syntax {
 
 impl Syntax {
     /// That of a file, by the end of its name.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn from_path(path: &Path) -> Self {
         let end = path.extension().unwrap_or_default();
         if end.eq_ignore_ascii_case("csv") {
             Syntax::Csv
@@ -242,7 +242,10 @@ mod tests {
     #[test]
     fn a_line_of_csv_is_an_entry() {
         assert_eq!(
-            [Syntax::of(Path::new("a.csv")), Syntax::of(Path::new("csv"))],
+            [
+                Syntax::from_path(Path::new("a.csv")),
+                Syntax::from_path(Path::new("csv"))
+            ],
             [Syntax::Csv, Syntax::Json]
         );
         let text = "key,value\n# of the office\n10.0.0.1, 258\n0a:00:00:02,0x0102\n\n\"0x0a 0 0 3\",ff ff\n-1,-1\n";

@@ -60,7 +60,7 @@ pub fn maps(words: &[String], object: &ObjectFile) -> anyhow::Result<Vec<MapCont
             let text = packet::read(path).map_err(unreadable)?;
             let text = text.ok_or_else(|| wrong("it is too large".to_owned()))?;
             let text = String::from_utf8_lossy(&text);
-            let entries = Syntax::of(path).entries(&text, map);
+            let entries = Syntax::from_path(path).entries(&text, map);
             let entries = entries.map_err(|why| InputError::Wrong(format!("{value}: {why}")))?;
             settings[place].entries.extend(entries);
         }

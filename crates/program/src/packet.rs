@@ -170,7 +170,7 @@ fn built_in() -> Vec<Input> {
 mod tests {
     use super::*;
 
-    fn of(words: &[&str]) -> Result<Vec<Input>, String> {
+    fn parse_all(words: &[&str]) -> Result<Vec<Input>, String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         inputs(&words).map_err(|error| error.to_string())
     }
@@ -185,7 +185,7 @@ mod tests {
     fn hexadecimal_digits_are_a_packet() {
         let plain = "00".repeat(14);
         let colons = ["ff"; 14].join(":");
-        let all = of(&[&plain, &colons, "builtin:udp"]).expect("packets");
+        let all = parse_all(&[&plain, &colons, "builtin:udp"]).expect("packets");
         let names: Vec<&str> = all.iter().map(|one| &*one.name).collect();
         assert_eq!(names, ["packet", "packet-2", "udp"]);
         assert_eq!(all[1].bytes, [0xff; 14]);
@@ -198,7 +198,7 @@ mod tests {
             ("abc", "in hexadecimal digits"),
             ("none.pcap", "No such file"),
         ] {
-            let error = of(&[word]).expect_err(word);
+            let error = parse_all(&[word]).expect_err(word);
             assert!(error.contains(says), "{error}");
         }
     }

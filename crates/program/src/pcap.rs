@@ -20,7 +20,7 @@ struct Link {
 
 impl Link {
     /// The type is the lower half. The upper four bits count words of 2 bytes of FCS, if the bit `FCS_LENGTH` is set.
-    fn of(header: &PcapHeader) -> Self {
+    fn from_header(header: &PcapHeader) -> Self {
         const FCS_LENGTH: u32 = 1 << 26;
         let word = header.network.0.cast_unsigned();
         let fcs_words = if word & FCS_LENGTH == 0 {
@@ -47,7 +47,7 @@ pub fn packets(file: &[u8], most: usize) -> Result<Vec<Vec<u8>>, String> {
         "it is not a capture in the pcap format\n  Make one: tcpdump -i INTERFACE -c 10 -w FILE.pcap"
             .to_owned()
     })?;
-    let link = Link::of(&header);
+    let link = Link::from_header(&header);
     if link.number != Linktype::ETHERNET.0 {
         return Err(format!(
             "it is of link type {}, and programs are run on Ethernet frames (link type 1)\n  Capture on an Ethernet \

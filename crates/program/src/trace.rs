@@ -58,7 +58,7 @@ impl RunTrace {
 
 impl TraceReader {
     /// Of a program that lies there.
-    pub fn of(code: MachineCode) -> Self {
+    pub fn new(code: MachineCode) -> Self {
         TraceReader {
             code,
             runs: Vec::new(),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn read(addresses: &[u64]) -> Vec<RunTrace> {
-        let mut reader = TraceReader::of(code());
+        let mut reader = TraceReader::new(code());
         for &address in addresses {
             reader.executed(address);
         }

@@ -79,7 +79,7 @@ impl Client {
 
 impl<'a> LoadClient<'a> {
     /// That client.
-    pub fn of(client: &'a Client) -> Self {
+    pub fn new(client: &'a Client) -> Self {
         LoadClient { client }
     }
 
@@ -190,7 +190,7 @@ impl RunningClient<'_> {
         } else {
             Ok(String::new())
         };
-        let reading = printed.and_then(|printed| Reading::of(self.client, &printed));
+        let reading = printed.and_then(|printed| Reading::parse(self.client, &printed));
         let reading = reading.map_err(|error| {
             Error::Definition(format!(
                 "cannot read the output of the client {command}: {error:#}\n{}",

@@ -93,7 +93,7 @@ impl LoadOrder {
             factors: factors.clone(),
             ..RunContext::default()
         };
-        let load = LoadClient::of(client);
+        let load = LoadClient::new(client);
         if self.warm_up {
             return load.warm_up(&context).map(|()| None);
         }

@@ -73,7 +73,7 @@ pub fn sources() -> String {
 
 impl<'a> UsageReader<'a> {
     /// Those of a server that was started here.
-    pub fn of(server: Option<&'a Server>) -> Self {
+    pub fn new(server: Option<&'a Server>) -> Self {
         UsageReader {
             server,
             group: None,

@@ -199,7 +199,7 @@ impl MethodAttachment {
             AttachPoint::Link(link) => kernel::missed(link)?,
             AttachPoint::Inside(inside) => inside.missed()?,
         };
-        let passed_over = RunStats::of(program)?.recursion_misses;
+        let passed_over = RunStats::read(program)?.recursion_misses;
         Ok(Some(by_mechanism + passed_over))
     }
 }

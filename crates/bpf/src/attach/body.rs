@@ -6,21 +6,21 @@ table! {
 /// A program's body; study 003 had the first two.
 pub enum Body: BodyInfo {
     /// Nothing but to count its own runs, as all of them do.
-    Empty = of("empty", "a program that only counts its runs", &[]);
+    Empty = body_info("empty", "a program that only counts its runs", &[]);
     /// Writes the process into a per-CPU array.
-    Map = of("map", "the process written into a per-CPU array", &[]);
+    Map = body_info("map", "the process written into a per-CPU array", &[]);
     /// Counts by process in a hash map.
-    Hash = of("hash", "a hash map counts by process", &[]);
+    Hash = body_info("hash", "a hash map counts by process", &[]);
     /// 64 bytes into a ring buffer, without a wakeup.
-    Ringbuf = of("ringbuf", "64 bytes into a ring buffer, no wakeup", &[Feature::RingBuffer]);
+    Ringbuf = body_info("ringbuf", "64 bytes into a ring buffer, no wakeup", &[Feature::RingBuffer]);
     /// The same, and the reader is woken, who listens by epoll and does not sleep.
-    RingbufWakeup = of(
+    RingbufWakeup = body_info(
         "ringbuf-wakeup",
         "64 bytes into a ring buffer, a wakeup each time",
         &[Feature::RingBuffer],
     );
     /// The number of the stack in a map of stacks: the kernel's, or for events of user space theirs.
-    Stack = of("stack", "the stack looked up in a map of stacks", &[Feature::StackMap]);
+    Stack = body_info("stack", "the stack looked up in a map of stacks", &[Feature::StackMap]);
 }
 }
 
@@ -31,7 +31,7 @@ struct BodyInfo {
     needs: &'static [Feature],
 }
 
-const fn of(name: &'static str, about: &'static str, needs: &'static [Feature]) -> BodyInfo {
+const fn body_info(name: &'static str, about: &'static str, needs: &'static [Feature]) -> BodyInfo {
     BodyInfo { name, about, needs }
 }
 

@@ -54,9 +54,9 @@ pub enum Driver: DriverInfo {
         tracepoint: None,
     });
     /// A thread sends datagrams of one byte to a veth whose other end drops them.
-    Sendto = of("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], EventSource::Sendto);
+    Sendto = driver_info("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], EventSource::Sendto);
     /// The kernel sends its own frames to a veth, in batches of 64.
-    Frames = of(
+    Frames = driver_info(
         "frames",
         "a frame redirected into a veth, and dropped at its other end",
         &[Feature::Btf, Feature::Veth, Feature::XdpFrames, Feature::BpfLoop],
@@ -65,7 +65,7 @@ pub enum Driver: DriverInfo {
     /// A thread reads pages that are not there yet.
     PageFault = DriverInfo {
         most: Some(MOST_FAULTS),
-        ..of("page-fault", "a read of a page that is not mapped", &[], EventSource::PageFaults)
+        ..driver_info("page-fault", "a read of a page that is not mapped", &[], EventSource::PageFaults)
     };
     /// A thread of another process calls a function that begins with a `nop`.
     UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);
@@ -119,7 +119,7 @@ const BY_KFUNC: &[Feature] = &[
     Feature::BpfLoop,
 ];
 
-const fn of(
+const fn driver_info(
     name: &'static str,
     about: &'static str,
     needs: &'static [Feature],
@@ -142,12 +142,12 @@ const fn in_kernel(
 ) -> DriverInfo {
     DriverInfo {
         most: Some(MOST_CALLS),
-        ..of(name, about, needs, EventSource::Kernel(called))
+        ..driver_info(name, about, needs, EventSource::Kernel(called))
     }
 }
 
 const fn calls(name: &'static str, about: &'static str, routine: Routine) -> DriverInfo {
-    of(name, about, &[], EventSource::Calls(routine))
+    driver_info(name, about, &[], EventSource::Calls(routine))
 }
 
 impl Driver {
@@ -189,7 +189,7 @@ impl Driver {
     pub fn start(self) -> Result<Box<dyn Events>> {
         Ok(match self.known().source {
             EventSource::Kernel(called) => Box::new(KernelDriver::load(self, called)?),
-            EventSource::Calls(routine) => Box::new(UserCalls::of(self, routine)?),
+            EventSource::Calls(routine) => Box::new(UserCalls::new(self, routine)?),
             EventSource::Sendto => Box::new(Sendto::start()?),
             EventSource::Frames => Box::new(Frames::start()?),
             EventSource::PageFaults => Box::new(Faults::map()?),

@@ -125,7 +125,7 @@ impl ProbePrograms {
         match &self.loaded {
             Loaded::User(_) => Ok(RunStats::default()),
             Loaded::Kernel(skeleton) => {
-                RunStats::of(&skeleton.program(&name(self.attach.kind(), body))?)
+                RunStats::read(&skeleton.program(&name(self.attach.kind(), body))?)
             }
         }
     }

@@ -96,7 +96,7 @@ impl ProcessObject {
             if is_in_array && !program.section.contains('/') {
                 continue;
             }
-            let section = Section::of(&program.name, &program.section);
+            let section = Section::parse(&program.name, &program.section);
             sections.push(section.map_err(|words| wrong(path, words))?);
         }
         let writes_lines = object.programs().iter().any(LoadedProgram::writes_lines);

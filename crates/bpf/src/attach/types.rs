@@ -16,145 +16,145 @@ table! {
 /// A way to attach a program.
 pub enum Attach: AttachInfo {
     /// A kprobe at the entry of a function, where ftrace has its call.
-    Kprobe = of("kprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
+    Kprobe = attach_info("kprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// A kprobe inside a function, by a breakpoint.
-    KprobeInt3 = of("kprobe-int3", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
+    KprobeInt3 = attach_info("kprobe-int3", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// A kprobe inside a function, by a jump that took the breakpoint's place.
-    KprobeOptimised = of("kprobe-optimised", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
+    KprobeOptimised = attach_info("kprobe-optimised", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// An fprobe on one function.
-    KprobeMulti = of("kprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
+    KprobeMulti = attach_info("kprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
         .expects(sys::BPF_TRACE_KPROBE_MULTI);
     /// An fprobe on every function that can be traced.
     // Tracefs is where all of them are listed.
-    KprobeMultiAll = of("kprobe.multi-all", D::Helper, ProgramKind::KprobeAll, &[F::KprobeMulti, F::Tracefs])
+    KprobeMultiAll = attach_info("kprobe.multi-all", D::Helper, ProgramKind::KprobeAll, &[F::KprobeMulti, F::Tracefs])
         .expects(sys::BPF_TRACE_KPROBE_MULTI);
     /// An fprobe on one function, its entry and its return.
-    KprobeSession = of("kprobe.session", D::Helper, ProgramKind::Kprobe, &[F::KprobeSession])
+    KprobeSession = attach_info("kprobe.session", D::Helper, ProgramKind::Kprobe, &[F::KprobeSession])
         .expects(sys::BPF_TRACE_KPROBE_SESSION).runs_twice();
     /// A kretprobe at one function.
-    Kretprobe = of("kretprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]).at_return();
+    Kretprobe = attach_info("kretprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]).at_return();
     /// An fprobe on the return of one function.
-    KretprobeMulti = of("kretprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
+    KretprobeMulti = attach_info("kretprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
         .expects(sys::BPF_TRACE_KPROBE_MULTI).at_return();
     /// A trampoline at the entry of a function.
-    Fentry = of("fentry", D::Helper, ProgramKind::Tracing, &[F::Fentry]).expects(sys::BPF_TRACE_FENTRY);
+    Fentry = attach_info("fentry", D::Helper, ProgramKind::Tracing, &[F::Fentry]).expects(sys::BPF_TRACE_FENTRY);
     /// A trampoline around a function, the program after it.
-    Fexit = of("fexit", D::Helper, ProgramKind::Tracing, &[F::Fexit]).expects(sys::BPF_TRACE_FEXIT);
+    Fexit = attach_info("fexit", D::Helper, ProgramKind::Tracing, &[F::Fexit]).expects(sys::BPF_TRACE_FEXIT);
     /// A trampoline around a function, the program before and after it.
-    Fsession = of("fsession", D::Helper, ProgramKind::Tracing, &[F::Fsession])
+    Fsession = attach_info("fsession", D::Helper, ProgramKind::Tracing, &[F::Fsession])
         .expects(sys::BPF_TRACE_FSESSION).runs_twice();
     /// Like fentry, by a link that could take many functions.
-    FentryMulti = of("fentry.multi", D::Helper, ProgramKind::Tracing, &[F::FentryMulti]).expects(TRACE_FENTRY_MULTI);
+    FentryMulti = attach_info("fentry.multi", D::Helper, ProgramKind::Tracing, &[F::FentryMulti]).expects(TRACE_FENTRY_MULTI);
     /// Like fexit, by a link that could take many functions.
-    FexitMulti = of("fexit.multi", D::Helper, ProgramKind::Tracing, &[F::FexitMulti]).expects(TRACE_FEXIT_MULTI);
+    FexitMulti = attach_info("fexit.multi", D::Helper, ProgramKind::Tracing, &[F::FexitMulti]).expects(TRACE_FEXIT_MULTI);
     /// Like fsession, by a link that could take many functions.
-    FsessionMulti = of("fsession.multi", D::Helper, ProgramKind::Tracing, &[F::FsessionMulti])
+    FsessionMulti = attach_info("fsession.multi", D::Helper, ProgramKind::Tracing, &[F::FsessionMulti])
         .expects(TRACE_FSESSION_MULTI).runs_twice();
     /// A tracepoint, through perf.
-    Tracepoint = of("tracepoint", D::Kfunc, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
+    Tracepoint = attach_info("tracepoint", D::Kfunc, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
     /// A tracepoint, its own arguments.
-    RawTp = of("raw_tp", D::Kfunc, ProgramKind::RawTp, &[F::RawTracepoint]);
+    RawTp = attach_info("raw_tp", D::Kfunc, ProgramKind::RawTp, &[F::RawTracepoint]);
     /// A tracepoint, its own arguments with their types.
-    TpBtf = of("tp_btf", D::Kfunc, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    TpBtf = attach_info("tp_btf", D::Kfunc, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
     /// A trampoline around a function, the program before it, which may answer in its stead.
-    FmodRet = of("fmod_ret", D::Kfunc, ProgramKind::Tracing, &[F::FmodRet]).expects(sys::BPF_MODIFY_RETURN);
+    FmodRet = attach_info("fmod_ret", D::Kfunc, ProgramKind::Tracing, &[F::FmodRet]).expects(sys::BPF_MODIFY_RETURN);
     /// A tracepoint, through perf: that of `bpf_trace_printk`.
-    TracepointPrintk = of("tracepoint-printk", D::Printk, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
+    TracepointPrintk = attach_info("tracepoint-printk", D::Printk, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
     /// A tracepoint, its own arguments: that of `bpf_trace_printk`.
-    RawTpPrintk = of("raw_tp-printk", D::Printk, ProgramKind::RawTp, &[F::RawTracepoint]);
+    RawTpPrintk = attach_info("raw_tp-printk", D::Printk, ProgramKind::RawTp, &[F::RawTracepoint]);
     /// A tracepoint, its arguments with their types: that of `bpf_trace_printk`.
-    TpBtfPrintk = of("tp_btf-printk", D::Printk, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    TpBtfPrintk = attach_info("tp_btf-printk", D::Printk, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
     /// A hook of security modules.
-    Lsm = of("lsm", D::SysBpf, ProgramKind::Lsm, &[F::Lsm]);
+    Lsm = attach_info("lsm", D::SysBpf, ProgramKind::Lsm, &[F::Lsm]);
     /// A trampoline that may answer for the call of a hook of security modules.
-    FmodRetSecurity = of("fmod_ret-security", D::SysBpf, ProgramKind::Security, &[F::FmodRet])
+    FmodRetSecurity = attach_info("fmod_ret-security", D::SysBpf, ProgramKind::Security, &[F::FmodRet])
         .expects(sys::BPF_MODIFY_RETURN);
     /// A control group's outgoing packets.
-    CgroupSkb = of("cgroup_skb", D::Sendto, ProgramKind::CgroupSkb, &[F::CgroupSkb]);
+    CgroupSkb = attach_info("cgroup_skb", D::Sendto, ProgramKind::CgroupSkb, &[F::CgroupSkb]);
     /// A network interface's outgoing packets.
-    Tcx = of("tcx", D::Sendto, ProgramKind::Tcx, &[F::Tcx]);
+    Tcx = attach_info("tcx", D::Sendto, ProgramKind::Tcx, &[F::Tcx]);
     /// Netfilter's hook for outgoing packets.
-    Netfilter = of("netfilter", D::Sendto, ProgramKind::Netfilter, &[F::Netfilter]);
+    Netfilter = attach_info("netfilter", D::Sendto, ProgramKind::Netfilter, &[F::Netfilter]);
     /// A network interface's incoming packets, after the kernel has made its own structure of them.
-    XdpGeneric = of("xdp-generic", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
+    XdpGeneric = attach_info("xdp-generic", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
     /// The same for packets of a veth that come as the kernel's own structure and must be converted.
-    XdpNativeVethSkb = of("xdp-native-veth-skb", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
+    XdpNativeVethSkb = attach_info("xdp-native-veth-skb", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
     /// A network driver's incoming frames.
-    XdpNative = of("xdp-native", D::Frames, ProgramKind::Xdp, &[F::XdpLink]);
+    XdpNative = attach_info("xdp-native", D::Frames, ProgramKind::Xdp, &[F::XdpLink]);
     /// A software event of perf: page faults, every one.
-    PerfEvent = of("perf_event", D::PageFault, ProgramKind::PerfEvent, &[F::PerfEvent]);
+    PerfEvent = attach_info("perf_event", D::PageFault, ProgramKind::PerfEvent, &[F::PerfEvent]);
     /// A uprobe on a `nop`.
-    UprobeNop = of("uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]);
+    UprobeNop = attach_info("uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of five bytes.
-    UprobeNop5 = of("uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]);
+    UprobeNop5 = attach_info("uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of ten bytes.
-    UprobeNop10 = of("uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]);
+    UprobeNop10 = attach_info("uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]);
     /// A uprobe on an `endbr64`, with which functions begin where a compiler guards indirect calls.
-    UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]);
+    UprobeEndbr64 = attach_info("uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `push`.
-    UprobePush = of("uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]);
+    UprobePush = attach_info("uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `ret`.
-    UprobeRet = of("uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]);
+    UprobeRet = attach_info("uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uretprobe of a function that begins with a `nop`.
-    UretprobeNop = of("uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeNop = attach_info("uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of five bytes.
-    UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeNop5 = attach_info("uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of ten bytes.
-    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]).at_return();
+    UretprobeNop10 = attach_info("uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]).at_return();
     /// A uretprobe of a function that begins with an `endbr64`.
-    UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeEndbr64 = attach_info("uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `push`.
-    UretprobePush = of("uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobePush = attach_info("uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that is a `ret` alone.
-    UretprobeRet = of("uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeRet = attach_info("uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uprobe on a `nop`, by a link that could take many places.
-    UprobeMulti = of("uprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
+    UprobeMulti = attach_info("uprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// The same on a `nop` of ten bytes.
-    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
+    UprobeMultiNop10 = attach_info("uprobe.multi-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// A uretprobe of a function that begins with a `nop`, by such a link.
-    UretprobeMulti = of("uretprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
+    UretprobeMulti = attach_info("uretprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI).at_return();
     /// A uprobe and a uretprobe in one, on a `nop`.
-    UprobeSession = of("uprobe.session", D::UserNop, ProgramKind::Uprobe, &[F::UprobeSession])
+    UprobeSession = attach_info("uprobe.session", D::UserNop, ProgramKind::Uprobe, &[F::UprobeSession])
         .expects(sys::BPF_TRACE_UPROBE_SESSION).runs_twice();
     /// A static probe of user space, on a `nop`.
-    UsdtNop = of("usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::Uprobe]);
+    UsdtNop = attach_info("usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of five bytes.
-    UsdtNop5 = of("usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::Uprobe]);
+    UsdtNop5 = attach_info("usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of ten bytes.
-    UsdtNop10 = of("usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UprobeNop10]);
+    UsdtNop10 = attach_info("usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UprobeNop10]);
     /// A program in the process itself, on a `nop`.
-    UserUprobeNop = of("user-uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobeNop = attach_info("user-uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// A program in the process itself, on a `nop` of five bytes.
-    UserUprobeNop5 = of("user-uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobeNop5 = attach_info("user-uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// A program in the process itself, on a `nop` of ten bytes.
-    UserUprobeNop10 = of("user-uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobeNop10 = attach_info("user-uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// A program in the process itself, on an `endbr64`.
-    UserUprobeEndbr64 = of("user-uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobeEndbr64 = attach_info("user-uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// A program in the process itself, on a `push`.
-    UserUprobePush = of("user-uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobePush = attach_info("user-uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// A program in the process itself, on a `ret`.
-    UserUprobeRet = of("user-uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    UserUprobeRet = attach_info("user-uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
     /// The same at the return of a function that begins with a `nop`.
-    UserUretprobeNop = of("user-uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobeNop = attach_info("user-uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that begins with a `nop` of five bytes.
-    UserUretprobeNop5 = of("user-uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobeNop5 = attach_info("user-uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that begins with a `nop` of ten bytes.
-    UserUretprobeNop10 = of("user-uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobeNop10 = attach_info("user-uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that begins with an `endbr64`.
-    UserUretprobeEndbr64 = of("user-uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobeEndbr64 = attach_info("user-uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that begins with a `push`.
-    UserUretprobePush = of("user-uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobePush = attach_info("user-uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that is a `ret` alone.
-    UserUretprobeRet = of("user-uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    UserUretprobeRet = attach_info("user-uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// A program in the process itself, at a static probe on a `nop`.
-    UserUsdtNop = of("user-usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::UserProbe]).in_process();
+    UserUsdtNop = attach_info("user-usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::UserProbe]).in_process();
     /// A program in the process itself, at a static probe on a `nop` of five bytes.
-    UserUsdtNop5 = of("user-usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::UserProbe]).in_process();
+    UserUsdtNop5 = attach_info("user-usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::UserProbe]).in_process();
     /// A program in the process itself, at a static probe on a `nop` of ten bytes.
-    UserUsdtNop10 = of("user-usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UserProbe]).in_process();
+    UserUsdtNop10 = attach_info("user-usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UserProbe]).in_process();
 }
 }
 
@@ -172,7 +172,7 @@ struct AttachInfo {
     space: Space,
 }
 
-const fn of(
+const fn attach_info(
     name: &'static str,
     driver: Driver,
     kind: ProgramKind,

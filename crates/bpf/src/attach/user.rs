@@ -89,7 +89,7 @@ pub(super) struct UserCalls {
 }
 
 impl UserCalls {
-    pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
+    pub(super) fn new(driver: Driver, routine: Routine) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(Error::Refused(format!(
                 "{driver} calls functions written for x86-64, and this machine is {}",

@@ -28,7 +28,7 @@ pub(crate) struct KernelRefusal {
 }
 
 impl KernelRefusal {
-    pub(super) fn of(errno: i32) -> Self {
+    pub(super) fn from_errno(errno: i32) -> Self {
         KernelRefusal {
             errno,
             log: String::new(),
@@ -284,7 +284,7 @@ fn open_disabled(mut event: sys::perf_event_attr) -> Result<OwnedFd, KernelRefus
     const ANY_CPU: i32 = -1;
     event.set_disabled(1);
     open_event(event, 0, ANY_CPU)
-        .map_err(|error| KernelRefusal::of(error.raw_os_error().unwrap_or(0)))
+        .map_err(|error| KernelRefusal::from_errno(error.raw_os_error().unwrap_or(0)))
 }
 
 /// Opens an event of perf, for a thread (0: this one, -1: all) on a CPU (-1: any).
@@ -335,6 +335,6 @@ fn owned(answer: i32) -> Result<OwnedFd, KernelRefusal> {
 fn done(answer: i32) -> Result<(), KernelRefusal> {
     match answer {
         0.. => Ok(()),
-        error => Err(KernelRefusal::of(-error)),
+        error => Err(KernelRefusal::from_errno(-error)),
     }
 }

@@ -56,7 +56,7 @@ pub struct MissingFeature {
 
 impl MissingFeature {
     /// It is missing on this kernel.
-    pub(super) fn of(feature: Feature, why: MissingReason) -> Self {
+    pub(super) fn new(feature: Feature, why: MissingReason) -> Self {
         let release = release();
         MissingFeature {
             feature,
@@ -74,7 +74,7 @@ impl MissingFeature {
             (false, Some(_)) => MissingReason::NotBuiltIn,
             (false, None) => MissingReason::Unexplained(words),
         };
-        MissingFeature::of(feature, why)
+        MissingFeature::new(feature, why)
     }
 
     /// The kernel forbids it, and said so with `words`; it takes capabilities of these bits.
@@ -97,7 +97,7 @@ impl MissingFeature {
         } else {
             MissingReason::NotAllowed(lacks)
         };
-        MissingFeature::of(feature, why)
+        MissingFeature::new(feature, why)
     }
 }
 

@@ -69,7 +69,9 @@ enum Support {
 pub(super) fn missing(feature: Feature) -> Result<Option<MissingFeature>> {
     let no = match ask(feature) {
         Support::There => return Ok(None),
-        Support::Off(how) => return Ok(Some(MissingFeature::of(feature, MissingReason::Off(how)))),
+        Support::Off(how) => {
+            return Ok(Some(MissingFeature::new(feature, MissingReason::Off(how))));
+        }
         Support::No(no) => no,
     };
     match no.errno {
@@ -117,7 +119,7 @@ impl Feature {
 fn ask(feature: Feature) -> Support {
     let xdp = sys::BPF_PROG_TYPE_XDP;
     match feature {
-        Feature::Btf => answer(btf().ok_or(KernelRefusal::of(libc::ENOENT))),
+        Feature::Btf => answer(btf().ok_or(KernelRefusal::from_errno(libc::ENOENT))),
         Feature::XdpTestRun => {
             answer(kernel::load(returns_0(xdp)).and_then(|program| kernel::test_run(&program)))
         }
@@ -159,7 +161,9 @@ fn ask(feature: Feature) -> Support {
             Ok(offset) => {
                 answer(perf_type("uprobe").and_then(|number| kernel::uprobe(number, offset)))
             }
-            Err(error) => Support::No(KernelRefusal::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
+            Err(error) => Support::No(KernelRefusal::from_errno(
+                error.raw_os_error().unwrap_or(ENOTSUPP),
+            )),
         },
         Feature::UserProbe => user_probe(),
         Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
@@ -213,7 +217,9 @@ fn ask(feature: Feature) -> Support {
             flags: sys::BPF_F_SLEEPABLE,
             ..returns_0(sys::BPF_PROG_TYPE_SYSCALL)
         }),
-        Feature::TriggerKfunc => answer(btf_number(TRIGGER).ok_or(KernelRefusal::of(libc::ENOENT))),
+        Feature::TriggerKfunc => {
+            answer(btf_number(TRIGGER).ok_or(KernelRefusal::from_errno(libc::ENOENT)))
+        }
         Feature::Veth => veth(),
         // No kernel takes batches of so many; one without live frames takes no batch at all.
         Feature::XdpFrames => link(returns_0(xdp), kernel::run_frames, &[libc::E2BIG]),
@@ -224,7 +230,7 @@ fn ask(feature: Feature) -> Support {
 fn user_probe() -> Support {
     match bpfcost_uprobe::process::check_support() {
         Ok(()) => load(returns_0(sys::BPF_PROG_TYPE_KPROBE)),
-        Err(_) => Support::No(KernelRefusal::of(ENOTSUPP)),
+        Err(_) => Support::No(KernelRefusal::from_errno(ENOTSUPP)),
     }
 }
 
@@ -246,7 +252,7 @@ fn map(kind: sys::bpf_map_type, shape: [u32; 3], flags: u32) -> Support {
 /// A program that attaches to something of the kernel's BTF.
 fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Support {
     let Some(target) = target else {
-        return Support::No(KernelRefusal::of(libc::ENOENT));
+        return Support::No(KernelRefusal::from_errno(libc::ENOENT));
     };
     load(ProgramSpec {
         attach,
@@ -281,7 +287,7 @@ fn probes(attach: sys::bpf_attach_type, user: bool) -> Support {
 fn perf_type(kind: &str) -> std::result::Result<u32, KernelRefusal> {
     let listed = fs::read_to_string(format!("/sys/bus/event_source/devices/{kind}/type"));
     let number = listed.ok().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| KernelRefusal::of(libc::ENOENT))
+    number.ok_or_else(|| KernelRefusal::from_errno(libc::ENOENT))
 }
 
 fn perf_probe(kind: &str) -> Support {
@@ -293,7 +299,7 @@ fn perf_probe(kind: &str) -> Support {
 
 fn percpu_batch() -> Support {
     let Ok(cpus) = num_possible_cpus() else {
-        return Support::No(KernelRefusal::of(libc::EIO));
+        return Support::No(KernelRefusal::from_errno(libc::EIO));
     };
     let map = kernel::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, [4, 8, 1], 0);
     match map.and_then(|map| kernel::read_batch(&map, cpus)) {
@@ -343,7 +349,7 @@ fn veth() -> Support {
     };
     match error.raw_os_error().unwrap_or(libc::EIO) {
         libc::EADDRNOTAVAIL => Support::There,
-        errno => Support::No(KernelRefusal::of(errno)),
+        errno => Support::No(KernelRefusal::from_errno(errno)),
     }
 }
 
@@ -353,15 +359,15 @@ fn tracefs() -> Support {
         // In lockdown it is there, and empty.
         Ok(_) if lockdown::forbids_looking() => Support::Off(LOCKED_DOWN),
         // A kernel without it says so with a word for devices.
-        Ok(_) | Err(Errno::NODEV) => Support::No(KernelRefusal::of(libc::ENOENT)),
-        Err(errno) => Support::No(KernelRefusal::of(errno.raw_os_error())),
+        Ok(_) | Err(Errno::NODEV) => Support::No(KernelRefusal::from_errno(libc::ENOENT)),
+        Err(errno) => Support::No(KernelRefusal::from_errno(errno.raw_os_error())),
     }
 }
 
 /// Programs load and attach whether or not the hooks call them: that takes `bpf` among the modules.
 fn lsm() -> Support {
     let Some(target) = btf_number(HOOK) else {
-        return Support::No(KernelRefusal::of(libc::ENOENT));
+        return Support::No(KernelRefusal::from_errno(libc::ENOENT));
     };
     let loaded = load(ProgramSpec {
         attach: sys::BPF_LSM_MAC,

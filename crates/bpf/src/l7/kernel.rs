@@ -184,7 +184,7 @@ impl KernelL7 {
         }
         let programs = self.skeleton.object().progs_mut();
         for program in programs.filter(|program| program.autoload()) {
-            all.lost += RunStats::of(&program)?.recursion_misses;
+            all.lost += RunStats::read(&program)?.recursion_misses;
         }
         Ok(all)
     }

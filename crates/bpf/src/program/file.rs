@@ -57,11 +57,11 @@ impl ObjectFile {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path);
         let bytes = bytes.map_err(|error| wrong(path, format!("cannot read it: {error}")))?;
-        Ok(ObjectFile::of(path, bytes))
+        Ok(ObjectFile::new(path, bytes))
     }
 
     /// One that was read before.
-    pub fn of(path: &Path, bytes: Vec<u8>) -> Self {
+    pub fn new(path: &Path, bytes: Vec<u8>) -> Self {
         ObjectFile {
             path: path.to_owned(),
             bytes: with_known_pins(with_global_programs(bytes)),
@@ -117,7 +117,7 @@ impl ObjectFile {
         let ReachedCode { functions, externs } = reached_code(&self.bytes, &name);
         let functions = form::instructions(&functions);
         let form = kind.as_ref().map_or(LoopForm::default(), |kind| {
-            LoopForm::of(*kind, program.insns(), &functions)
+            LoopForm::new(*kind, program.insns(), &functions)
         });
         let mut instructions = program.insns().to_vec();
         instructions.extend(functions);
@@ -154,7 +154,7 @@ impl ObjectFile {
         &self,
         program: &OpenProgram<'_>,
     ) -> std::result::Result<ProgramKind, String> {
-        ProgramKind::of(
+        ProgramKind::from_section(
             program.prog_type(),
             &self.name(),
             &program.name().to_string_lossy(),

@@ -24,7 +24,7 @@ pub enum LoopForm {
 
 impl LoopForm {
     /// That of a program with these instructions, and of functions with `others`, which it may call.
-    pub(super) fn of(kind: ProgramKind, own: &[bpf_insn], others: &[bpf_insn]) -> Self {
+    pub(super) fn new(kind: ProgramKind, own: &[bpf_insn], others: &[bpf_insn]) -> Self {
         // Those sleep, and the kernel lets no such program make tail calls.
         if kind == ProgramKind::Syscall {
             return LoopForm::Spliced;
@@ -93,7 +93,7 @@ pub(super) fn instructions(section: &[u8]) -> Vec<bpf_insn> {
 mod tests {
     use super::*;
 
-    fn of(all: &[[u8; 8]]) -> Vec<bpf_insn> {
+    fn decoded(all: &[[u8; 8]]) -> Vec<bpf_insn> {
         instructions(&all.concat())
     }
 
@@ -110,23 +110,23 @@ mod tests {
 
     #[test]
     fn the_stack_is_as_deep_as_it_is_used() {
-        assert_eq!(stack_bytes(&of(&[STORE_16])), 16);
-        assert_eq!(stack_bytes(&of(&[STORE_16, COPY, ADD_400])), 400);
-        assert_eq!(stack_bytes(&of(&[COPY, LOAD, ADD_400])), 0);
-        assert_eq!(stack_bytes(&of(&[ADD_400, LOAD])), 0);
+        assert_eq!(stack_bytes(&decoded(&[STORE_16])), 16);
+        assert_eq!(stack_bytes(&decoded(&[STORE_16, COPY, ADD_400])), 400);
+        assert_eq!(stack_bytes(&decoded(&[COPY, LOAD, ADD_400])), 0);
+        assert_eq!(stack_bytes(&decoded(&[ADD_400, LOAD])), 0);
     }
 
     #[test]
     fn tail_calls_and_deep_stacks_are_run_in_windows() {
         let form = |own: &[[u8; 8]], others: &[[u8; 8]]| {
-            LoopForm::of(ProgramKind::Xdp, &of(own), &of(others))
+            LoopForm::new(ProgramKind::Xdp, &decoded(own), &decoded(others))
         };
         let deep = [COPY, ADD_400];
         assert_eq!(form(&[STORE_16], &deep), LoopForm::Spliced);
         assert_eq!(form(&deep, &deep), LoopForm::Windows);
         assert_eq!(form(&[LOAD], &[TAIL_CALL]), LoopForm::Windows);
         assert_eq!(form(&[TAIL_CALL], &[]), LoopForm::Windows);
-        let sleeps = LoopForm::of(ProgramKind::Syscall, &of(&deep), &of(&deep));
+        let sleeps = LoopForm::new(ProgramKind::Syscall, &decoded(&deep), &decoded(&deep));
         assert_eq!(sleeps, LoopForm::Spliced);
     }
 }

@@ -46,7 +46,7 @@ impl ProgramKind {
 
     /// Returns the type of a program of which libbpf says `kind`, or why it can't be run in a loop, and what measures
     /// it instead. `object` is its file; `unnamed` the type of programs whose section names none.
-    pub(super) fn of(
+    pub(super) fn from_section(
         kind: ProgramType,
         object: &str,
         program: &str,
@@ -237,7 +237,7 @@ mod tests {
         section: &str,
         unnamed: Option<ProgramKind>,
     ) -> std::result::Result<ProgramKind, String> {
-        ProgramKind::of(ProgramType::Unspec, "x.bpf.o", "parse", section, unnamed)
+        ProgramKind::from_section(ProgramType::Unspec, "x.bpf.o", "parse", section, unnamed)
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn other_programs_say_where_they_run() {
         let why = |kind, section| {
-            ProgramKind::of(kind, "x.bpf.o", "name", section, Some(ProgramKind::Xdp))
+            ProgramKind::from_section(kind, "x.bpf.o", "name", section, Some(ProgramKind::Xdp))
                 .expect_err(section)
         };
         for (kind, section, says) in [

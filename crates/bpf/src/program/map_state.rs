@@ -68,7 +68,7 @@ struct Table {
 
 impl MapState {
     /// That of a loaded object. `layout` says where its variables are, if it has types.
-    pub(super) fn of(object: &Object, layout: Option<&GlobalsLayout>) -> Self {
+    pub(super) fn from_object(object: &Object, layout: Option<&GlobalsLayout>) -> Self {
         let mut state = MapState::default();
         for map in object.maps().filter(|map| map.autocreate()) {
             let name = map.name().to_string_lossy().into_owned();

@@ -132,7 +132,7 @@ impl NativeProgram {
             refuse_effects(file, name, settings, &code.instructions)?;
         }
         let beside = settings.context.beside(kind);
-        let shared = SharedProgram::of(&program)?
+        let shared = SharedProgram::new(&program)?
             .taking_context(kind.takes_context())
             .beside(beside.clone());
         let figures = figures(file, name, &raw, &object)?;
@@ -176,7 +176,7 @@ impl NativeProgram {
 
     /// What its maps and variables hold now.
     pub fn map_state(&self) -> MapState {
-        MapState::of(&self.object, self.layout.as_ref())
+        MapState::from_object(&self.object, self.layout.as_ref())
     }
 
     fn run(&self, cpu: u32, packet: &[u8]) -> Result<TestRun> {

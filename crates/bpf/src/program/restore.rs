@@ -117,7 +117,7 @@ pub enum Restore {
 impl Restore {
     /// What one run of a program changes: the packet that it got and the one that it left, and how much each word of the
     /// state changed.
-    pub(super) fn of(
+    pub(super) fn new(
         kind: ProgramKind,
         packet: &[u8],
         output: &[u8],
@@ -184,7 +184,7 @@ mod tests {
     fn xdp(output: &[u8], moves: [i64; 3]) -> Restore {
         let mut changes = [0; STATE_WORDS];
         changes[..3].copy_from_slice(&moves);
-        Restore::of(ProgramKind::Xdp, &PACKET, output, &changes)
+        Restore::new(ProgramKind::Xdp, &PACKET, output, &changes)
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_short_frame_is_restored_whole() {
         let changes = [0; STATE_WORDS];
-        let restore = Restore::of(ProgramKind::Xdp, &[1; 60], &[2; 60], &changes);
+        let restore = Restore::new(ProgramKind::Xdp, &[1; 60], &[2; 60], &changes);
         assert_eq!(restore, Restore::All { tail: false });
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let skb = |kind, output: &[u8], word: usize, change: i64| {
             let mut changes = [0; STATE_WORDS];
             changes[word] = change;
-            Restore::of(kind, &PACKET, output, &changes)
+            Restore::new(kind, &PACKET, output, &changes)
         };
         let tc = |output: &[u8], word, change| skb(ProgramKind::Tc, output, word, change);
         assert_eq!(tc(&PACKET, 1, 0), Restore::None);

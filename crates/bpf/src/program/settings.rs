@@ -208,7 +208,7 @@ pub(super) fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLa
     // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
     let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
     match btf {
-        Ok(Some(btf)) => Ok(GlobalsLayout::of(&file.name(), &btf)),
+        Ok(Some(btf)) => Ok(GlobalsLayout::from_btf(&file.name(), &btf)),
         _ => Err(wrong(
             file.path(),
             "it has no BTF, which says where variables are\n  Compile it with -g".to_owned(),

@@ -322,7 +322,7 @@ impl NativeProgram {
             _ => 0,
         };
         let change = Change {
-            restore: Restore::of(self.kind, packet, &ran.seen.output, &ran.changes),
+            restore: Restore::new(self.kind, packet, &ran.seen.output, &ran.changes),
             moved: restore::moved(self.kind, &ran.changes),
             context_words: context / 8,
             context_rest: context % 8,

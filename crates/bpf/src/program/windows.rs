@@ -57,7 +57,7 @@ pub(super) fn load(
         }
     }
     let object = open.load()?;
-    let program = SharedProgram::of(&object.program(&name)?)?;
+    let program = SharedProgram::new(&object.program(&name)?)?;
     let returning = |code| {
         let raw = RawProgram {
             btf: None,

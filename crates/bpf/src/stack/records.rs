@@ -65,7 +65,7 @@ struct Reader {
 }
 
 impl StackRecords {
-    pub(super) fn of(
+    pub(super) fn new(
         map: &impl MapCore,
         unwinder: Rc<Unwinder>,
         print: StackPrint,

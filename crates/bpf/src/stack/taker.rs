@@ -6,70 +6,70 @@ table! {
 /// How a stack is taken, and where it goes.
 pub enum StackTaker: TakerInfo {
     /// Not at all.
-    Nothing = of("none", "none", Walk::Nothing, Delivery::Kept, "no stack is taken");
+    Nothing = taker_info("none", "none", Walk::Nothing, Delivery::Kept, "no stack is taken");
     /// Into a buffer, by the kernel's helper.
-    GetStack = of(
+    GetStack = taker_info(
         "get_stack", "get_stack", Walk::GetStack, Delivery::Kept,
         "bpf_get_stack(), into a buffer"
     );
     /// The same, into the ring buffer.
-    GetStackRing = of(
+    GetStackRing = taker_info(
         "get_stack+ring", "get_stack_ring", Walk::GetStack, Delivery::Ring,
         "bpf_get_stack(), into the ring buffer"
     );
     /// The same, and user space reads the addresses.
-    GetStackRead = of(
+    GetStackRead = taker_info(
         "get_stack+read", "get_stack_ring", Walk::GetStack, Delivery::Read,
         "bpf_get_stack(), into the ring buffer; user space reads the addresses"
     );
     /// The same, and user space prints the names.
-    GetStackPrint = of(
+    GetStackPrint = taker_info(
         "get_stack+print", "get_stack_ring", Walk::GetStack, Delivery::Printed,
         "bpf_get_stack(), into the ring buffer; user space prints the names of functions"
     );
     /// By the helper for any task's stack, of this task.
-    GetTaskStack = of(
+    GetTaskStack = taker_info(
         "get_task_stack", "get_task_stack", Walk::GetTaskStack, Delivery::Kept,
         "bpf_get_task_stack() of the current task, into a buffer"
     );
     /// As a number, by the helper that keeps stacks.
-    GetStackid = of("get_stackid", "get_stackid", Walk::Stackid, Delivery::Kept, "bpf_get_stackid()");
+    GetStackid = taker_info("get_stackid", "get_stackid", Walk::Stackid, Delivery::Kept, "bpf_get_stackid()");
     /// The same, counted in a hash map.
-    GetStackidCount = of(
+    GetStackidCount = taker_info(
         "get_stackid+count", "get_stackid_count", Walk::StackidCount, Delivery::Kept,
         "bpf_get_stackid(), counted in a hash map"
     );
     /// Counted, by `unwind.bpf.h`.
-    Count = of("count", "count", Walk::Count, Delivery::Kept, "unwind_count(): counted");
+    Count = taker_info("count", "count", Walk::Count, Delivery::Kept, "unwind_count(): counted");
     /// The same, and its leaf into the ring buffer.
-    CountRing = of(
+    CountRing = taker_info(
         "count+ring", "count_ring", Walk::Count, Delivery::Ring,
         "unwind_count(): counted, and 8 bytes into the ring buffer"
     );
     /// The same, and user space reads the leaf.
-    CountRead = of(
+    CountRead = taker_info(
         "count+read", "count_ring", Walk::Count, Delivery::Read,
         "unwind_count(): counted, and 8 bytes into the ring buffer, which user space reads"
     );
     /// The same, and user space prints the names.
-    CountPrint = of(
+    CountPrint = taker_info(
         "count+print", "count_ring", Walk::Count, Delivery::Printed,
         "unwind_count(): counted, and 8 bytes into the ring buffer; user space prints the names of functions"
     );
     /// Into a buffer, by `unwind.bpf.h`.
-    Frames = of("frames", "frames", Walk::Frames, Delivery::Kept, "unwind_frames(), into a buffer");
+    Frames = taker_info("frames", "frames", Walk::Frames, Delivery::Kept, "unwind_frames(), into a buffer");
     /// Into the ring buffer.
-    FramesRing = of(
+    FramesRing = taker_info(
         "frames+ring", "frames_ring", Walk::Frames, Delivery::Ring,
         "unwind_frames(), into the ring buffer"
     );
     /// The same, and user space reads the addresses.
-    FramesRead = of(
+    FramesRead = taker_info(
         "frames+read", "frames_ring", Walk::Frames, Delivery::Read,
         "unwind_frames(), into the ring buffer; user space reads the addresses"
     );
     /// The same, and user space prints the names.
-    FramesPrint = of(
+    FramesPrint = taker_info(
         "frames+print", "frames_ring", Walk::Frames, Delivery::Printed,
         "unwind_frames(), into the ring buffer; user space prints the names of functions"
     );
@@ -111,7 +111,7 @@ struct TakerInfo {
     about: &'static str,
 }
 
-const fn of(
+const fn taker_info(
     name: &'static str,
     program: &'static str,
     walk: Walk,

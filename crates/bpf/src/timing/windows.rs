@@ -105,7 +105,7 @@ impl Windows {
         Observation {
             slices: self.slices,
             edges_in_order: self.in_order,
-            ..Observation::of(cpu, 0, sample, ran)
+            ..Observation::new(cpu, 0, sample, ran)
         }
     }
 }

@@ -33,12 +33,12 @@ pub(super) fn add_frame_pointers(
     let functions: Vec<Function> = symbols
         .functions()
         .filter(|start| *start < end)
-        .map(|start| Function::of(start, code.at(start)))
+        .map(|start| Function::from_code(start, code.at(start)))
         .collect();
     let keeping = functions.iter().filter(|one| one.frame.is_some()).count();
     check_frame_pointers(functions.len(), keeping)?;
     let start = table.base;
-    let fixed = AssemblyText::of(symbols);
+    let fixed = AssemblyText::from_symbols(symbols);
     table.add(
         start,
         end,
@@ -68,7 +68,7 @@ struct AssemblyText {
 }
 
 impl AssemblyText {
-    fn of(symbols: &KernelSymbols) -> Self {
+    fn from_symbols(symbols: &KernelSymbols) -> Self {
         let [start, end] = ["__entry_text_start", "__entry_text_end"]
             .map(|name| symbols.address(name).unwrap_or_default());
         // Until Linux 6.5, the one in assembly had the name that a function in C has since.
@@ -138,7 +138,7 @@ struct Function {
 }
 
 impl Function {
-    fn of(start: u64, code: &[u8]) -> Self {
+    fn from_code(start: u64, code: &[u8]) -> Self {
         let is_traced = FTRACE.iter().any(|begin| code.starts_with(begin));
         let traced = if is_traced { FTRACE_LENGTH } else { 0 };
         let body = code.get(traced as usize..).unwrap_or_default();
@@ -219,7 +219,7 @@ mod tests {
                 traced,
                 frame,
             };
-            assert_eq!(Function::of(start, code), expected, "{code:x?}");
+            assert_eq!(Function::from_code(start, code), expected, "{code:x?}");
         };
         // As compilers write it: with ftrace's instruction before, and `xor %eax,%eax` between.
         is(&[0x55, 0x48, 0x89, 0xe5], 0, Some((1, 4)));

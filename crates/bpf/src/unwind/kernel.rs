@@ -40,7 +40,7 @@ impl RuleTable {
         let btf = Btf::from_vmlinux().map_err(|error| {
             Error::Refused(format!("cannot read the types of the kernel: {error}"))
         })?;
-        let Some(tables) = OrcTables::of(symbols).zip(OrcLayout::of(&btf)) else {
+        let Some(tables) = OrcTables::from_symbols(symbols).zip(OrcLayout::from_btf(&btf)) else {
             return add_frame_pointers(symbols, &mut memory, table, end);
         };
         let (tables, layout) = tables;
@@ -76,7 +76,7 @@ struct OrcTables {
 }
 
 impl OrcTables {
-    fn of(symbols: &KernelSymbols) -> Option<Self> {
+    fn from_symbols(symbols: &KernelSymbols) -> Option<Self> {
         Some(OrcTables {
             addresses: symbols.address("__start_orc_unwind_ip")?,
             addresses_end: symbols.address("__stop_orc_unwind_ip")?,
@@ -150,7 +150,7 @@ fn add_modules(
     registers: &OrcRegisters,
 ) {
     let mut modules = listed_modules();
-    if let Some(members) = ModuleMembers::of(btf) {
+    if let Some(members) = ModuleMembers::from_btf(btf) {
         for (_, address) in symbols.modules() {
             let text = members.text(memory, address, layout, registers);
             modules.extend(text.ok());
@@ -205,7 +205,7 @@ struct ModuleMembers {
 }
 
 impl ModuleMembers {
-    fn of(btf: &Btf<'_>) -> Option<Self> {
+    fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         let module = btf.type_by_name::<Struct<'_>>("module")?;
         let (arch, arch_at) = inner(btf, &module, "arch")?;
         // One structure for each kind of memory since Linux 6.4, the text's first; before, one for all.

@@ -29,7 +29,7 @@ impl BitField {
         ((1..=8).contains(&bits) && is_inside).then_some(BitField { shift, bits })
     }
 
-    fn of(self, entry: u64) -> u8 {
+    fn extract(self, entry: u64) -> u8 {
         (entry >> self.shift) as u8 & ((1u16 << self.bits) - 1) as u8
     }
 }
@@ -89,7 +89,7 @@ const NUMBERINGS: [OrcRegisters; 2] = [
 
 impl OrcLayout {
     /// That of the kernel with these types; `None` where it has no ORC.
-    pub(super) fn of(btf: &Btf<'_>) -> Option<Self> {
+    pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         let entry = btf.type_by_name::<Struct<'_>>("orc_entry")?;
         let field = |name: &str| {
             let named = |member: &libbpf_rs::btf::types::StructMember<'_>| {
@@ -126,7 +126,7 @@ impl OrcLayout {
     pub(super) fn registers(&self, entries: &[u8]) -> Result<OrcRegisters> {
         let mut counts = [0usize; 16];
         for entry in words(entries) {
-            counts[usize::from(self.sp.of(entry)) & 15] += 1;
+            counts[usize::from(self.sp.extract(entry)) & 15] += 1;
         }
         let most = NUMBERINGS
             .into_iter()
@@ -151,7 +151,7 @@ impl OrcLayout {
     }
 
     fn rule(&self, registers: &OrcRegisters, entry: u64) -> Rule {
-        let sp_register = self.sp.of(entry);
+        let sp_register = self.sp.extract(entry);
         let sp = match sp_register {
             BP => SpBase::Bp,
             number if number == registers.sp => SpBase::Sp,
@@ -163,16 +163,16 @@ impl OrcLayout {
             number if number == registers.di => SpBase::Di,
             _ => SpBase::Other,
         };
-        let bp = match self.bp.of(entry) {
+        let bp = match self.bp.extract(entry) {
             UNDEFINED => BpPlace::Same,
             BP => BpPlace::Chained,
             number if number == registers.previous_sp => BpPlace::Saved,
             _ => return Rule::default(),
         };
         let has_end_kind = self.kind.bits > 2;
-        let kind = match (self.kind.of(entry), has_end_kind) {
+        let kind = match (self.kind.extract(entry), has_end_kind) {
             _ if self.end.is_some() && sp_register == UNDEFINED => {
-                match self.end.is_some_and(|end| end.of(entry) == 1) {
+                match self.end.is_some_and(|end| end.extract(entry) == 1) {
                     true => RuleKind::End,
                     false => RuleKind::Unknown,
                 }
@@ -190,7 +190,9 @@ impl OrcLayout {
             sp_offset: entry as i16,
             bp,
             bp_offset: (entry >> 16) as i16,
-            exact: self.signal.map_or(regs, |signal| signal.of(entry) == 1),
+            exact: self
+                .signal
+                .map_or(regs, |signal| signal.extract(entry) == 1),
         }
     }
 }

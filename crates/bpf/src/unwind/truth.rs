@@ -128,7 +128,7 @@ impl StackTruth {
             if let Some(stacks) = plain::read::<truth_stacks>(record)
                 && kept.len() < MOST_KEPT
             {
-                kept.push(StackDifference::of(&stacks));
+                kept.push(StackDifference::from_stacks(&stacks));
             }
         })?;
         Ok(StackTruth {
@@ -220,7 +220,7 @@ impl StackTruth {
 }
 
 impl StackDifference {
-    fn of(stacks: &truth_stacks) -> Self {
+    fn from_stacks(stacks: &truth_stacks) -> Self {
         let first = |addresses: &[u64], count: u64| {
             let count = (count as usize).min(addresses.len());
             addresses[..count].to_vec()

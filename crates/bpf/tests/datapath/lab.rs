@@ -138,7 +138,8 @@ impl Lab {
             return None;
         }
         let cpus: Vec<u32> = allowed_cpus().into_iter().take(2).collect();
-        let right = LbVariant::of(Datapath::Right).expect("a loop that this kernel knows");
+        let right =
+            LbVariant::for_datapath(Datapath::Right).expect("a loop that this kernel knows");
         let balancer = LoadBalancer::load(&cpus, right, None).expect("load");
         let control = Control {
             router_mac: ROUTER_MAC,

@@ -19,7 +19,7 @@ const PASSES: &str = r#"SEC("xdp") int passes(void *context) { return 2; }"#;
 
 /// A source compiled with these words for the compiler.
 fn compiled(source: &str, words: &[&str]) -> ObjectFile {
-    ObjectFile::of("x.bpf.o".as_ref(), bytes(source, words))
+    ObjectFile::new("x.bpf.o".as_ref(), bytes(source, words))
 }
 
 /// The same, as the compiler wrote it.
@@ -53,7 +53,7 @@ fn without_symbols(object: &ObjectFile) -> ObjectFile {
         // SHT_SYMTAB, SHT_NULL
         *kind = if *kind == 2 { 0 } else { *kind };
     }
-    ObjectFile::of(object.path(), bytes)
+    ObjectFile::new(object.path(), bytes)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn maps_whose_pinning_libbpf_does_not_know_are_taken() {
             return lookup(&table, &last) && !lookup(&table, &none) ? 2 : 0;
         }"#;
     let mut written = bytes(source, &["-target", "bpf", "-g"]);
-    let object = ObjectFile::of("x.bpf.o".as_ref(), written.clone());
+    let object = ObjectFile::new("x.bpf.o".as_ref(), written.clone());
     assert_eq!(prepare(&object, "finds").oracle.code, 2);
     assert_ne!(with_known_pins(written.clone()), written);
     // A damaged file ends nothing.

@@ -83,7 +83,7 @@ fn what_cannot_be_undone_is_refused() {
 fn files_that_are_no_objects_say_so() {
     let none = ObjectFile::read(Path::new("none.bpf.o")).expect_err("no file");
     assert!(none.to_string().contains("cannot read it"), "{none}");
-    let text = ObjectFile::of(Path::new("a.bpf.o"), b"text".to_vec());
+    let text = ObjectFile::new(Path::new("a.bpf.o"), b"text".to_vec());
     let error = text.programs().expect_err("no object");
     assert!(
         matches!(error, Error::UserObject { is_input: true, .. }),

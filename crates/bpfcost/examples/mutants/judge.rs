@@ -300,8 +300,8 @@ fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box
             .map(|&word| word.to_owned())
             .collect::<Vec<_>>()
     };
-    Ok(Box::new(Programs::of(OwnPrograms {
-        objects: vec![ObjectFile::of(Path::new(source), fs::read(object.path())?)],
+    Ok(Box::new(Programs::new(OwnPrograms {
+        objects: vec![ObjectFile::new(Path::new(source), fs::read(object.path())?)],
         programs: owned(programs),
         inputs: inputs(&owned(packets))?,
         mix: packets.len() > 1,
@@ -338,7 +338,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// What a judge says by its exit status; nothing where another program disturbed it.
-    pub(crate) fn of(code: Option<i32>) -> Option<Self> {
+    pub(crate) fn from_code(code: Option<i32>) -> Option<Self> {
         let code = code.and_then(|code| u8::try_from(code).ok());
         match code {
             Some(VALID) => Some(Verdict::Survived),

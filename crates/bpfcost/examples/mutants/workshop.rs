@@ -143,7 +143,7 @@ impl Workshop {
         }
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok((Verdict::of(output.status.code()), said))
+        Ok((Verdict::from_code(output.status.code()), said))
     }
 }
 

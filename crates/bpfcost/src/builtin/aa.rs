@@ -20,7 +20,7 @@ pub struct AaTest {
 
 impl AaTest {
     /// The named cases of `inner`; unknown names are ignored.
-    pub fn of(inner: Box<dyn Experiment>, cases: &[&str]) -> Self {
+    pub fn new(inner: Box<dyn Experiment>, cases: &[&str]) -> Self {
         AaTest {
             inner,
             cases: cases.iter().map(ToString::to_string).collect(),
@@ -124,7 +124,7 @@ struct LoadedAa {
 }
 
 impl LoadedAa {
-    fn of(&mut self, case: &Case) -> &mut dyn LoadedEpoch {
+    fn epoch_of(&mut self, case: &Case) -> &mut dyn LoadedEpoch {
         if case.name.ends_with(AGAIN) {
             &mut *self.again
         } else {
@@ -135,11 +135,11 @@ impl LoadedAa {
 
 impl LoadedEpoch for LoadedAa {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        self.of(case).prepare(&original(case))
+        self.epoch_of(case).prepare(&original(case))
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        self.of(case).trial(&original(case), batch)
+        self.epoch_of(case).trial(&original(case), batch)
     }
 
     fn kernel_bytes(&self) -> Option<u64> {

@@ -84,11 +84,11 @@ impl Experiment for AttachTypes {
     }
 
     fn needs(&self, case: &Case) -> Vec<Need> {
-        AttachCase::of(case).map_or_else(Vec::new, |one| needs(one.needs()))
+        AttachCase::from_case(case).map_or_else(Vec::new, |one| needs(one.needs()))
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        let never = AttachCase::of(case).and_then(AttachCase::never);
+        let never = AttachCase::from_case(case).and_then(AttachCase::never);
         match never {
             Some(reason) => Ok(Some(reason.to_owned())),
             None => self.missing(&self.needs(case)),
@@ -118,7 +118,7 @@ mod tests {
     fn names_lead_back_to_what_they_mean() {
         let cases = AttachTypes.cases();
         for (way, case) in case::all().zip(&cases) {
-            assert_eq!(AttachCase::of(case), Some(way), "{}", case.name);
+            assert_eq!(AttachCase::from_case(case), Some(way), "{}", case.name);
         }
         let name = |at: usize| cases[at].name.as_str();
         assert_eq!(

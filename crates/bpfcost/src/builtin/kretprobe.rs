@@ -101,7 +101,7 @@ impl Experiment for Kretprobes {
     }
 
     fn needs(&self, case: &Case) -> Vec<Need> {
-        KretprobeCase::of(case).map_or_else(Vec::new, |one| needs(one.needs()))
+        KretprobeCase::from_case(case).map_or_else(Vec::new, |one| needs(one.needs()))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
@@ -118,7 +118,7 @@ mod tests {
         for cpus in [1, 2, 16] {
             let cases = Kretprobes { cpus }.cases();
             for (way, case) in case::all(cpus).into_iter().zip(&cases) {
-                assert_eq!(KretprobeCase::of(case), Some(way), "{}", case.name);
+                assert_eq!(KretprobeCase::from_case(case), Some(way), "{}", case.name);
             }
         }
     }

@@ -115,7 +115,7 @@ impl Experiment for Maps {
 
     fn needs(&self, case: &Case) -> Vec<Need> {
         let mut features = timed::NEEDS.to_vec();
-        match MapCase::of(case).map(|work| work.kind) {
+        match MapCase::from_case(case).map(|work| work.kind) {
             Ok(MapKind(_, Class::Arena, _)) => features.extend([Feature::Arena, Feature::CanLoop]),
             Ok(MapKind("lru-hash", ..)) => features.push(Feature::LruHash),
             Ok(MapKind(_, Class::Storage, _)) => features.push(Feature::RawTracepoint),
@@ -127,7 +127,7 @@ impl Experiment for Maps {
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         let lacking = self.missing(&self.needs(case))?;
-        Ok(lacking.or(MapCase::of(case)?.size.lacks_memory()))
+        Ok(lacking.or(MapCase::from_case(case)?.size.lacks_memory()))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
@@ -161,7 +161,7 @@ impl MapEpoch {
     fn load(setup: &Setup, faulty: bool) -> Result<Self> {
         let mut by_size: BTreeMap<Size, Vec<MapCase>> = BTreeMap::new();
         for case in &setup.cases {
-            let work = MapCase::of(case)?;
+            let work = MapCase::from_case(case)?;
             by_size.entry(work.size).or_default().push(work);
         }
         let tables = |(size, work): (Size, Vec<MapCase>)| {
@@ -191,7 +191,7 @@ impl TimedCases for MapEpoch {
 
     /// All that user space can count is counted, and looked at.
     fn prepare(&mut self, case: &Case, _: &Request<'_>) -> Result<(), Fault> {
-        let work = MapCase::of(case)?;
+        let work = MapCase::from_case(case)?;
         let MapCase { kind, size, .. } = work;
         let tables = self.tables(size)?;
         if matches!(kind.1, Class::Hash | Class::Trie) && size.0 == 1_000 {
@@ -207,7 +207,7 @@ impl TimedCases for MapEpoch {
     }
 
     fn batch(&mut self, case: &Case, request: &Request<'_>) -> Result<MapBatch, Fault> {
-        let work = MapCase::of(case)?;
+        let work = MapCase::from_case(case)?;
         self.batches += 1;
         let (salt, seed) = (self.batches, self.seed);
         // Batches that count instructions repeat the same keys, whatever ran before them.
@@ -225,7 +225,7 @@ impl TimedCases for MapEpoch {
     }
 
     fn check(&mut self, case: &Case, request: &Request<'_>, batch: &MapBatch) -> Result<(), Fault> {
-        let work = MapCase::of(case)?;
+        let work = MapCase::from_case(case)?;
         let (ops, MapBatch { seen, walks, salt }) = (request.ops, batch);
         let tables = self.tables(work.size)?;
         for (at, (walk, &cpu)) in walks.iter().zip(request.cpus).enumerate() {
@@ -243,7 +243,7 @@ impl TimedCases for MapEpoch {
     }
 
     fn complete(&mut self, case: &Case, _: &MapBatch, _: &mut Trial) -> Result<(), Fault> {
-        let (work, seed) = (MapCase::of(case)?, self.seed);
+        let (work, seed) = (MapCase::from_case(case)?, self.seed);
         self.tables(work.size)?.check_misses(work, seed)
     }
 

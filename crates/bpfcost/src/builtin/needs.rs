@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn cases_entered_twice_need_what_they_need_once() {
-        let doubled = aa::AaTest::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
+        let doubled = aa::AaTest::new(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
         for case in doubled.cases() {
             let needs = doubled.needs(&case);
             let names: Vec<&str> = needs.iter().map(Need::name).collect();

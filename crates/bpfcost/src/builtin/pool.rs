@@ -143,7 +143,7 @@ impl Experiment for Pools {
         let Some(PoolCase::Line(line)) = ways.find(|way| way.name() == case.name) else {
             return Ok(None);
         };
-        let seats: Vec<CpuLocation> = self.cpus.iter().copied().map(CpuLocation::of).collect();
+        let seats: Vec<CpuLocation> = self.cpus.iter().copied().map(CpuLocation::read).collect();
         Ok(players(line, &seats).err())
     }
 

@@ -65,7 +65,7 @@ impl Programs {
 
     /// Opens the objects, which needs no privilege. A program that they lack, or that can't be run in a loop, is an
     /// error.
-    pub fn of(subject: OwnPrograms) -> Result<Self, Error> {
+    pub fn new(subject: OwnPrograms) -> Result<Self, Error> {
         let mut kinds = BTreeMap::new();
         let mut in_windows = BTreeSet::new();
         for object in &subject.objects {
@@ -279,7 +279,7 @@ mod tests {
         let kind = |name: &str, kind| (name.to_owned(), (kind, "section".to_owned()));
         Programs {
             subject: OwnPrograms {
-                objects: vec![ObjectFile::of(Path::new("x.bpf.o"), Vec::new()); objects],
+                objects: vec![ObjectFile::new(Path::new("x.bpf.o"), Vec::new()); objects],
                 programs: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
                 inputs: vec![input("udp"), input("tcp")],
                 ..OwnPrograms::default()

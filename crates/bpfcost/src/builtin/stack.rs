@@ -65,7 +65,7 @@ impl StackCase {
         })
     }
 
-    fn of(case: &Case) -> Result<Self> {
+    fn from_case(case: &Case) -> Result<Self> {
         let named = |one: &StackCase| one.name() == case.name;
         StackCase::all()
             .find(named)
@@ -208,7 +208,7 @@ impl Experiment for Stacks {
     }
 
     fn needs(&self, case: &Case) -> Vec<Need> {
-        StackCase::of(case).map_or_else(
+        StackCase::from_case(case).map_or_else(
             |_| Vec::new(),
             |case| needs(StackPrograms::needs(case.program.1)),
         )
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn names_lead_back_to_what_they_mean() {
         for (case, made) in StackCase::all().zip(Stacks.cases()) {
-            assert_eq!(StackCase::of(&made).unwrap(), case, "{}", made.name);
+            assert_eq!(StackCase::from_case(&made).unwrap(), case, "{}", made.name);
         }
         let names: Vec<String> = Stacks.cases().into_iter().map(|case| case.name).collect();
         for name in [

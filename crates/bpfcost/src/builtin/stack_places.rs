@@ -116,7 +116,7 @@ impl PlaceCase {
         })
     }
 
-    fn of(case: &Case) -> Result<Self> {
+    fn from_case(case: &Case) -> Result<Self> {
         let named = |one: &PlaceCase| one.name() == case.name;
         PlaceCase::all()
             .find(named)
@@ -215,7 +215,7 @@ impl Experiment for StackPlaces {
         if let Some(lacking) = self.missing(&self.needs(case))? {
             return Ok(Some(lacking));
         }
-        let place = PlaceCase::of(case)?.place;
+        let place = PlaceCase::from_case(case)?.place;
         if place.starts_with(BLOCK) && !stir::writes_to_disk() {
             return Ok(Some(
                 "nothing comes by this tracepoint: the folder for temporary files is not on a block device".to_owned(),
@@ -229,7 +229,7 @@ impl Experiment for StackPlaces {
         let cases: Vec<PlaceCase> = setup
             .cases
             .iter()
-            .map(PlaceCase::of)
+            .map(PlaceCase::from_case)
             .collect::<Result<_>>()?;
         let first = cases.first().context("no case was chosen")?;
         Ok(Box::new(PlaceEpoch {
@@ -251,7 +251,7 @@ impl LoadedEpoch for PlaceEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let case = PlaceCase::of(case)?;
+        let case = PlaceCase::from_case(case)?;
         let lost_before = self.truth.counts()?.losses.lost;
         let attaching = Instant::now();
         self.truth
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn names_lead_back_to_what_they_mean() {
         for (case, made) in PlaceCase::all().zip(StackPlaces.cases()) {
-            assert_eq!(PlaceCase::of(&made).unwrap(), case, "{}", made.name);
+            assert_eq!(PlaceCase::from_case(&made).unwrap(), case, "{}", made.name);
         }
     }
 

@@ -15,7 +15,7 @@ use bpfcost_report::{
 };
 
 /// The view of a record; with `load`, also what its cases cost at that rate.
-pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
+pub fn record_view(record: &Record, detail: Detail, load: EventLoad) -> View {
     let all = REGISTRY.iter().map(|(_, extras)| extras);
     let mut sections: Vec<Section> = all
         .flat_map(|extras| (extras.sections)(record, detail))
@@ -45,13 +45,18 @@ pub fn page(records: &[Record], load: EventLoad) -> Result<String> {
         ReportPart::Alone(_) => None,
     });
     let matrices: Vec<View> = matrices.collect();
-    let views = records.iter().map(|record| of(record, Detail::Page, load));
+    let views = records
+        .iter()
+        .map(|record| record_view(record, Detail::Page, load));
     html::render(&matrices, &views.collect::<Vec<View>>())
 }
 
 /// A record as a picture; `None` where none of its cases has a cost, or too many have.
 pub fn picture(record: &Record) -> Option<String> {
-    picture::render(record, &of(record, Detail::Page, EventLoad::default()))
+    picture::render(
+        record,
+        &record_view(record, Detail::Page, EventLoad::default()),
+    )
 }
 
 /// Records as CSV, a line for each case.
@@ -94,7 +99,7 @@ fn part_markdown(part: &ReportPart<'_>, load: EventLoad) -> String {
     let matrix = matrix.map(|matrix| across(matrix, records, Detail::Document));
     let records = records
         .iter()
-        .map(|record| of(record, Detail::Document, load));
+        .map(|record| record_view(record, Detail::Document, load));
     let views = matrix.into_iter().chain(records);
     views
         .map(|view| bpfcost_report::markdown::render(&view))

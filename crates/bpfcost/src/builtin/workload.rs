@@ -75,7 +75,7 @@ pub fn built_in() -> impl Iterator<Item = Workload> {
     BUILT_IN
         .iter()
         .filter_map(|text| Definition::parse(text).ok())
-        .map(Workload::of)
+        .map(Workload::new)
 }
 
 /// The variant of a case.
@@ -106,7 +106,7 @@ impl Workload {
     }
 
     /// That workload.
-    pub fn of(definition: Definition) -> Self {
+    pub fn new(definition: Definition) -> Self {
         Workload {
             guard: guard(&definition).map(|guard| Rc::new(RefCell::new(guard))),
             definition,

@@ -63,7 +63,7 @@ impl XdpLb {
     }
 
     fn variant(&self) -> bpfcost_bpf::Result<LbVariant> {
-        let cheapest = LbVariant::of(self.datapath)?;
+        let cheapest = LbVariant::for_datapath(self.datapath)?;
         Ok(LbVariant {
             looping: self.looping.unwrap_or(cheapest.looping),
             ..cheapest

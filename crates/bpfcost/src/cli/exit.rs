@@ -111,7 +111,10 @@ pub(super) fn lacking(text: impl Into<String>) -> anyhow::Error {
 
 /// The same error with a further line: what to do next, known only where it came up.
 pub(super) fn with_advice(error: &anyhow::Error, advice: &str) -> anyhow::Error {
-    refusal(Exit::of(error), format!("{}\n  {advice}", sentence(error)))
+    refusal(
+        Exit::from_error(error),
+        format!("{}\n  {advice}", sentence(error)),
+    )
 }
 
 fn refusal(exit: Exit, text: String) -> anyhow::Error {
@@ -157,7 +160,7 @@ impl Exit {
     }
 
     /// The exit code of an error: its own, else that of the first cause that has one.
-    pub(super) fn of(error: &anyhow::Error) -> Exit {
+    pub(super) fn from_error(error: &anyhow::Error) -> Exit {
         error
             .chain()
             .find_map(exit_of_cause)

@@ -68,7 +68,7 @@ fn inside(folder: &Path) -> Result<Exit> {
         },
         Err(error) => Message::Failed(Failure {
             text: sentence(&error),
-            exit: Exit::of(&error) as u8,
+            exit: Exit::from_error(&error) as u8,
             needed_s: match error.downcast_ref() {
                 Some(bpfcost_measure::Error::TooShort { needed, .. }) => Some(*needed),
                 _ => None,
@@ -88,11 +88,11 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let subject = &job.plan.subject;
     let programs = Programs::data_of(subject)?.filter(|programs| programs.hot_spots);
     let experiment: Box<dyn Experiment> = if let Some(programs) = programs {
-        let tracer = Rc::new(HostTracer::of(requests()?));
-        Box::new(Programs::of(programs)?.with_tracer(tracer))
+        let tracer = Rc::new(HostTracer::new(requests()?));
+        Box::new(Programs::new(programs)?.with_tracer(tracer))
     } else if let Some(definition) = outside::wanted(&job.plan)? {
-        let host_load = Rc::new(HostLoad::of(requests()?));
-        Box::new(Workload::of(definition).with_outside(host_load))
+        let host_load = Rc::new(HostLoad::new(requests()?));
+        Box::new(Workload::new(definition).with_outside(host_load))
     } else {
         select::planned(&job.plan)?
     };

@@ -288,5 +288,5 @@ fn table(options: &Options, record: &Record, load: EventLoad, style: Style) -> S
     } else {
         Detail::Brief
     };
-    bpfcost_report::terminal::render(&view::of(record, detail, load), style)
+    bpfcost_report::terminal::render(&view::record_view(record, detail, load), style)
 }

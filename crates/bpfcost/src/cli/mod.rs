@@ -146,7 +146,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            let exit = Exit::of(&error);
+            let exit = Exit::from_error(&error);
             output::note!("error: {}", exit::sentence(&error));
             exit.into()
         }

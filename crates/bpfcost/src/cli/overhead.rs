@@ -149,7 +149,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
     let definition = definition(args)?;
     let experiment =
-        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Workload::of(definition.clone()))) };
+        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Workload::new(definition.clone()))) };
     let plans = measurement::plans(options, experiment, args.budget, &host)?;
     for (_, plan) in &plans {
         long_enough(args, plan)?;

@@ -143,7 +143,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         traceable(&options.on)?;
     }
     let subject = subject(args)?;
-    let programs = Programs::of(subject.clone())?;
+    let programs = Programs::new(subject.clone())?;
     if let Some(why) = programs.misfit() {
         return Err(usage(format!("{why}\n  See: bpfcost program --help")));
     }
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         return Err(usage(format!("--mix: {why}")));
     }
     let experiment =
-        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::of(subject.clone())?)) };
+        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::new(subject.clone())?)) };
     let plans = measurement::plans(options, experiment, args.budget, &host)?;
     expected::complete(&subject, plans.iter().map(|(_, plan)| plan))?;
     if !options.dry_run {
@@ -234,7 +234,7 @@ fn subject(args: &Args) -> Result<OwnPrograms> {
             ..settings
         },
         setup: setup.transpose()?,
-        expected: Expected::of(&args.expected, &objects[0])?,
+        expected: Expected::parse(&args.expected, &objects[0])?,
         objects,
         programs,
     })

@@ -19,7 +19,7 @@ pub(super) const DEFINITION: &str = ".toml";
 pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
     if name.ends_with(DEFINITION) {
         let definition = Definition::read(Path::new(name))?;
-        return Ok(Box::new(Workload::of(definition)));
+        return Ok(Box::new(Workload::new(definition)));
     }
     let all = builtin::all();
     let names: Vec<String> = all.iter().map(|one| one.description().name).collect();
@@ -52,10 +52,10 @@ pub(super) fn settle(
 /// The experiment of a plan, as it was when the plan was made.
 pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
     if let Some(definition) = Workload::definition_of(&plan.subject)? {
-        return Ok(Box::new(Workload::of(definition)));
+        return Ok(Box::new(Workload::new(definition)));
     }
     if let Some(programs) = Programs::data_of(&plan.subject)? {
-        return Ok(Box::new(Programs::of(programs)?));
+        return Ok(Box::new(Programs::new(programs)?));
     }
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }

@@ -23,7 +23,7 @@ fn cases_entered_twice_are_measured_twice() {
     let inner = all()
         .into_iter()
         .find(|one| one.description().name == "xdp-lb");
-    let doubled = AaTest::of(inner.expect("it is registered"), &CASES);
+    let doubled = AaTest::new(inner.expect("it is registered"), &CASES);
     for seed in [1, 2] {
         let plan = Plan {
             target: "host".into(),

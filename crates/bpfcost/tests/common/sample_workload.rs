@@ -287,7 +287,7 @@ fn build_of(
     window: impl Fn(&Case, usize, f64) -> Trial,
 ) -> Record {
     let definition = Definition::parse(text).unwrap();
-    let experiment = Workload::of(definition);
+    let experiment = Workload::new(definition);
     let plan = plan(&experiment, budget);
     let measured = synthetic::measured(&plan, epochs, None, window);
     let machine = Machine {

@@ -14,13 +14,16 @@ use bpfcost_report::{
 
 pub fn table(record: &Record, style: Style) -> String {
     terminal::render(
-        &view::of(record, Detail::Brief, EventLoad::default()),
+        &view::record_view(record, Detail::Brief, EventLoad::default()),
         style,
     )
 }
 
 pub fn verbose(record: &Record, style: Style) -> String {
-    terminal::render(&view::of(record, Detail::Full, EventLoad::default()), style)
+    terminal::render(
+        &view::record_view(record, Detail::Full, EventLoad::default()),
+        style,
+    )
 }
 
 /// One case alone with its floors, in full.
@@ -33,7 +36,11 @@ pub fn alone(record: &Record, name: &str, style: Style) -> String {
 }
 
 pub fn markdown(record: &Record) -> String {
-    document::render(&view::of(record, Detail::Document, EventLoad::default()))
+    document::render(&view::record_view(
+        record,
+        Detail::Document,
+        EventLoad::default(),
+    ))
 }
 
 pub fn html(records: &[Record]) -> anyhow::Result<String> {

@@ -45,7 +45,7 @@ fn the_helper_misses_the_caller_that_the_walk_has() {
     if !require::built("6.12-fp") {
         return;
     }
-    let results = Results::of("6.12-fp", SCRIPT);
+    let results = Results::measure("6.12-fp", SCRIPT);
     let (having, events) = with_caller(&results, "manual");
     assert!(events > 0, "no packet came");
     assert_eq!(having, events);

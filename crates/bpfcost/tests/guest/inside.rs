@@ -34,7 +34,7 @@ pub(crate) struct Results(Vec<(String, String)>);
 impl Results {
     /// Runs a script of bash in a guest with a kernel, as `--on vm:` takes it.
     #[track_caller]
-    pub(crate) fn of(kernel: &str, script: &str) -> Self {
+    pub(crate) fn measure(kernel: &str, script: &str) -> Self {
         let tool = Tool::new();
         tool.write("script", format!("{PROLOGUE}{script}"));
         let before = format!(

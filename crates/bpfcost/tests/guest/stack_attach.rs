@@ -197,7 +197,7 @@ fn stacks_go_through_the_right_module_by_each_way_to_attach() {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let results = Results::of(kernel, SCRIPT);
+    let results = Results::measure(kernel, SCRIPT);
     eprintln!("{}", results.file("said"));
     assert_right_modules(&results);
     let call = ["udp_sendmsg", "do_syscall_64", "entry_SYSCALL_64"];

@@ -22,10 +22,10 @@ struct Service(Child);
 
 impl Service {
     fn start() -> Self {
-        Service::of("while :; do :; done")
+        Service::spawn("while :; do :; done")
     }
 
-    fn of(script: &str) -> Self {
+    fn spawn(script: &str) -> Self {
         let child = Command::new("sh")
             .args(["-c", script])
             .stdin(Stdio::null())
@@ -81,7 +81,7 @@ fn uprobes_run_in_what_a_watched_process_starts() {
     }
     let tool = Tool::new();
     ends(&tool);
-    let mut service = Service::of("while :; do /usr/bin/true; sleep 0.05; done");
+    let mut service = Service::spawn("while :; do /usr/bin/true; sleep 0.05; done");
     let words = ["user:ends.bpf.o", "--watch", &service.id()];
     let mut run = Measuring::start(&tool, &words);
     run.until_trials_of(&[0, 1]);
@@ -107,7 +107,7 @@ fn no_process_is_left_probed_or_stopped_by_a_kill() {
         "while :; do /usr/bin/true; echo turn >>'{}'; sleep 0.01; done",
         turns.display()
     );
-    let mut service = Service::of(&script);
+    let mut service = Service::spawn(&script);
     let id = service.id();
     let mut run = Measuring::start(&tool, &["user:calls.bpf.o", "--watch", &id]);
     run.until_trials_of(&[1]);
@@ -181,7 +181,7 @@ fn a_limit_within_the_noise_is_refused_before_the_probe_is_on() {
         return;
     }
     let tool = Tool::new();
-    let mut service = Service::of(
+    let mut service = Service::spawn(
         "while :; do end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; sleep 2; done",
     );
     let marks = "process:touch on; trap 'exit' INT TERM; while :; do sleep 0.1; done";

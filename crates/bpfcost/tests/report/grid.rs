@@ -19,7 +19,7 @@ fn kernels() -> Vec<Record> {
     ]
 }
 
-fn of(records: &[Record]) -> Matrix<'_> {
+fn matrix(records: &[Record]) -> Matrix<'_> {
     Matrix::new(&records.iter().collect::<Vec<_>>()).expect("several targets")
 }
 
@@ -46,17 +46,17 @@ fn markdown_of_one_target() {
 #[test]
 fn matrix_of_two() {
     let two = &kernels()[1..3];
-    insta::assert_snapshot!(views::across(&of(two), Style::default(), false));
+    insta::assert_snapshot!(views::across(&matrix(two), Style::default(), false));
 }
 
 #[test]
 fn matrix_of_four_verbose() {
-    insta::assert_snapshot!(views::across(&of(&kernels()), Style::default(), true));
+    insta::assert_snapshot!(views::across(&matrix(&kernels()), Style::default(), true));
 }
 
 #[test]
 fn matrix_in_markdown() {
-    insta::assert_snapshot!(views::across_in_markdown(&of(&kernels()[..3])));
+    insta::assert_snapshot!(views::across_in_markdown(&matrix(&kernels()[..3])));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn kernels_are_compared_by_net() {
     let records = kernels();
     let two = &records[1..3];
     let mut compared = 0;
-    for row in of(two).table.rows() {
+    for row in matrix(two).table.rows() {
         let [old, new] = [0, 1].map(|at| row.cells[at].case.as_deref());
         let Some(found) = row.cells[1].difference else {
             continue;
@@ -89,7 +89,7 @@ fn kernels_are_compared_by_net() {
 #[test]
 fn changes_are_named_by_type_first() {
     let records = kernels();
-    let tables = matrix::changes(&of(&records[1..3]));
+    let tables = matrix::changes(&matrix(&records[1..3]));
     let [table] = tables.as_slice() else {
         panic!("{tables:?}");
     };
@@ -115,20 +115,20 @@ fn changes_are_named_by_type_first() {
     // What was compared is named.
     assert!(table.title.starts_with("exact:7.2 against exact:6.12: "));
     let same = [sample_grid::oldest(), sample_grid::old()];
-    let table = matrix::changes(&of(&same)).remove(0);
+    let table = matrix::changes(&matrix(&same)).remove(0);
     assert!(table.rows.is_empty());
     assert_eq!(
         table.captions.join(" ").replace('\u{A0}', " "),
         "No case changed by over 10 %."
     );
     let none = [sample_grid::new(), sample_grid::host()];
-    assert!(matrix::changes(&of(&none)).is_empty());
+    assert!(matrix::changes(&matrix(&none)).is_empty());
 }
 
 #[test]
 fn every_cell_is_there_once() {
     let records = kernels();
-    let matrix = of(&records);
+    let matrix = matrix(&records);
     let cells = records[1].cells().unwrap();
     let cases = || matrix.table.rows().filter_map(|row| row.case());
     let floors = cases().filter(|case| case.name.starts_with("none/"));
@@ -207,7 +207,7 @@ fn rows_name_the_instruction_at_their_site() {
         assert!(rows.any(|line| line.contains(" call")), "{view}");
         assert!(view.contains("site:"), "{view}");
     }
-    let several = of(&records[1..3]);
+    let several = matrix(&records[1..3]);
     for view in [
         views::across(&several, style, false),
         views::across(&several, style, true),

@@ -40,7 +40,7 @@ fn timed() -> Vec<Record> {
     kernels.into_iter().map(record).collect()
 }
 
-fn of(records: &[Record]) -> Matrix<'_> {
+fn matrix_of(records: &[Record]) -> Matrix<'_> {
     Matrix::new(&records.iter().collect::<Vec<_>>()).expect("several targets")
 }
 
@@ -50,23 +50,23 @@ fn words(view: &str) -> String {
 
 #[test]
 fn table() {
-    insta::assert_snapshot!(views::across(&of(&mixed()), Style::default(), false));
+    insta::assert_snapshot!(views::across(&matrix_of(&mixed()), Style::default(), false));
 }
 
 #[test]
 fn table_of_times() {
-    insta::assert_snapshot!(views::across(&of(&timed()), Style::default(), false));
+    insta::assert_snapshot!(views::across(&matrix_of(&timed()), Style::default(), false));
 }
 
 #[test]
 fn table_verbose() {
     let two = [sample_exact::old(), sample_exact::new()];
-    insta::assert_snapshot!(views::across(&of(&two), Style::default(), true));
+    insta::assert_snapshot!(views::across(&matrix_of(&two), Style::default(), true));
 }
 
 #[test]
 fn markdown() {
-    insta::assert_snapshot!(views::across_in_markdown(&of(&mixed())));
+    insta::assert_snapshot!(views::across_in_markdown(&matrix_of(&mixed())));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn the_latest_session_of_a_target_stands() {
     let mut early = sample_exact::new();
     early.started = "2026-01-01T00:00:00Z".to_owned();
     let records = [sample_exact::old(), sample_exact::new(), early];
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     assert_eq!((matrix.table.heads.len(), matrix.left_out), (2, 1));
     assert_eq!(matrix.columns[1].record.started, records[1].started);
     let text = words(&views::across(&matrix, Style::default(), true));
@@ -113,7 +113,7 @@ fn the_latest_session_of_a_target_stands() {
 #[test]
 fn every_case_and_target_is_there_once() {
     let records = mixed();
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     let mut seen = BTreeMap::new();
     for row in matrix.table.rows() {
         assert_eq!(row.cells.len(), records.len());
@@ -142,7 +142,7 @@ fn cases_of_later_targets_stand_where_those_have_them() {
         .cases
         .retain(|case| case.name != "tcp-v4-ch" && case.name != "floor/none");
     let matrix = [first, sample_exact::new()];
-    let matrix = of(&matrix);
+    let matrix = matrix_of(&matrix);
     let order: Vec<&str> = matrix.table.rows().map(|row| row.name.as_str()).collect();
     assert_eq!(
         order[..3],
@@ -162,7 +162,7 @@ fn cases_of_later_targets_stand_where_those_have_them() {
 #[test]
 fn a_column_says_what_its_record_says() {
     let records = mixed();
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     for (column, record) in records.iter().enumerate() {
         for row in matrix.table.rows() {
             let Some(case) = record.case(&row.name) else {
@@ -185,7 +185,7 @@ fn a_column_says_what_its_record_says() {
 #[test]
 fn only_what_is_measured_alike_is_compared() {
     let records = mixed();
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     let against: Vec<Option<usize>> = matrix.table.heads.iter().map(|head| head.against).collect();
     assert_eq!(against, [None, Some(0), None, None]);
     for row in matrix.table.rows() {
@@ -213,7 +213,7 @@ fn only_what_is_measured_alike_is_compared() {
         sample_exact::emulated("vm:7.2", "7.2.3", 21.0),
     ];
     records[2].asked.quick = true;
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     assert_eq!(matrix.columns[1].against, Reference::Column(0));
     let Reference::Nothing(why) = &matrix.columns[2].against else {
         panic!("compared");
@@ -230,7 +230,7 @@ fn only_what_is_measured_alike_is_compared() {
 #[test]
 fn counts_are_judged_with_no_margin() {
     let records = [sample_exact::old(), sample_exact::new()];
-    for row in of(&records).table.rows() {
+    for row in matrix_of(&records).table.rows() {
         let [old, new] =
             [0, 1].map(|at| row.cells[at].case.as_deref().unwrap().raw.as_ref().unwrap());
         let found = row.cells[1].difference.unwrap();
@@ -250,7 +250,7 @@ fn counts_are_judged_with_no_margin() {
 #[test]
 fn times_of_sessions_are_judged_with_their_spread() {
     let records = timed();
-    let matrix = of(&records);
+    let matrix = matrix_of(&records);
     let verdicts = |column| -> Vec<VerdictRecord> {
         matrix
             .differences(column)
@@ -277,7 +277,7 @@ fn times_of_sessions_are_judged_with_their_spread() {
     let mut unknown = timed();
     unknown[2].spread.session = None;
     unknown[0].spread.session = None;
-    let spread = of(&unknown).session_spread.unwrap();
+    let spread = matrix_of(&unknown).session_spread.unwrap();
     assert!(spread.share >= 0.03 && spread.freedom.is_none());
 }
 
@@ -288,7 +288,7 @@ fn what_the_summary_counts_adds_up() {
         timed(),
         vec![sample_exact::old(), sample_exact::new()],
     ] {
-        let matrix = of(&records);
+        let matrix = matrix_of(&records);
         let sentence = matrix::sentence(&matrix);
         for (column, head) in matrix.table.heads.iter().enumerate() {
             let all = matrix.differences(column).count();
@@ -321,7 +321,7 @@ fn other_programs_are_told() {
     let mut records = [sample_exact::old(), sample_exact::new()];
     records[1].machine.programs =
         Some("build 0123456789abcdef, bpf_loop, bpf_ktime_get_ns".to_owned());
-    let captions = of(&records).captions().join(" ");
+    let captions = matrix_of(&records).captions().join(" ");
     assert!(
         captions.contains("programs (can_loop → bpf_loop)"),
         "{captions}"
@@ -360,7 +360,7 @@ fn many_targets_fit_a_hundred_columns() {
         .collect();
     records.extend(timed());
     for verbose in [false, true] {
-        let table = views::across(&of(&records), Style::default(), verbose);
+        let table = views::across(&matrix_of(&records), Style::default(), verbose);
         for line in table.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }

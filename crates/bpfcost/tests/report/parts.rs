@@ -42,7 +42,7 @@ fn near(part: Option<CostEstimate>, expected: f64) {
 #[test]
 fn known_parts_come_out_again() {
     let record = sample_parts::timed(14);
-    let found = Parts::of(&record).unwrap();
+    let found = Parts::from_record(&record).unwrap();
     let names: Vec<&str> = found.rows.iter().map(|row| row.attach.as_str()).collect();
     assert_eq!(names, ["tp_btf", "kprobe.multi-all", "kprobe"]);
     assert_eq!(found.bodies, ["map", "ringbuf-wakeup"]);
@@ -72,7 +72,7 @@ fn known_parts_come_out_again() {
 
 #[test]
 fn counts_are_judged_without_a_test() {
-    let found = Parts::of(&sample_parts::counted()).unwrap();
+    let found = Parts::from_record(&sample_parts::counted()).unwrap();
     let answers: Vec<(&str, f64, Additive)> = found
         .sums()
         .map(|(row, sum)| (row.attach.as_str(), sum.residual.value, sum.adds_up))
@@ -97,7 +97,7 @@ fn counts_that_differ_from_load_to_load_tell_nothing() {
         .find(|case| case.name == "kprobe/map/stats");
     let raw = case.unwrap().raw.as_mut().unwrap();
     raw.loads = Some([raw.value - 20.0, raw.value + 20.0]);
-    let found = Parts::of(&record).unwrap();
+    let found = Parts::from_record(&record).unwrap();
     let (_, sum) = found.sums().last().unwrap();
     assert_eq!(sum.adds_up, Additive::CantTell);
     assert!(words(&tables(&record)).contains("can't tell"));
@@ -107,7 +107,7 @@ fn counts_that_differ_from_load_to_load_tell_nothing() {
 fn few_epochs_can_not_tell() {
     for epochs in [1, 4] {
         let record = sample_parts::timed(epochs);
-        let found = Parts::of(&record).unwrap();
+        let found = Parts::from_record(&record).unwrap();
         assert!(
             found
                 .sums()
@@ -123,21 +123,21 @@ fn few_epochs_can_not_tell() {
 fn what_is_missing_stays_empty() {
     let record = sample_parts::timed(12);
     let lacking = sample_parts::without(record.clone(), &["kprobe/empty", "tp_btf/empty/stats"]);
-    let found = Parts::of(&lacking).unwrap();
+    let found = Parts::from_record(&lacking).unwrap();
     let names: Vec<&str> = found.rows.iter().map(|row| row.attach.as_str()).collect();
     assert_eq!(names, ["tp_btf", "kprobe.multi-all"]);
     assert_eq!((found.rows[0].tax, found.rows[0].sums.len()), (None, 0));
     assert_eq!(found.rows[1].sums.len(), 1);
     let bare: Vec<&str> = record.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(
-        Parts::of(&sample_parts::without(record.clone(), &bare)),
+        Parts::from_record(&sample_parts::without(record.clone(), &bare)),
         None
     );
     let flat = Record {
         layout: Layout::Flat,
         ..record
     };
-    assert_eq!(Parts::of(&flat), None);
+    assert_eq!(Parts::from_record(&flat), None);
     assert_eq!(shown::tables(&flat), Vec::<Table>::new());
     assert!(rate::tables(&flat, LOAD).is_empty());
 }

@@ -94,7 +94,7 @@ enum AgentReply {
 
 impl AgentReply {
     /// What an agent says that ended with an error.
-    fn of(error: &anyhow::Error) -> Self {
+    fn from_error(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
         let wrong = |cause: &bpfcost_bpf::Error| {

@@ -23,7 +23,7 @@ pub fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()> {
     });
     let (mut agent, loaded) = match opened {
         Ok(opened) => opened,
-        Err(error) => return say(&AgentReply::of(&error)),
+        Err(error) => return say(&AgentReply::from_error(&error)),
     };
     let idle = loaded.idle;
     say(&AgentReply::Loaded(loaded))?;
@@ -57,7 +57,7 @@ fn answer(agent: &mut dyn Agent, ask: &AgentRequest) -> AgentReply {
     };
     done.unwrap_or_else(|error| match error.downcast() {
         Ok(problem) => AgentReply::Invalid(problem),
-        Err(error) => AgentReply::of(&error),
+        Err(error) => AgentReply::from_error(&error),
     })
 }
 

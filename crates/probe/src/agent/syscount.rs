@@ -151,10 +151,10 @@ impl Agent for SyscountAgent {
             );
         }
         let since_ns = monotonic_ns();
-        let before = TaskIo::of(&server);
+        let before = TaskIo::read(&server);
         self.counter.attach(&asked)?;
         self.window = Window {
-            before: [before, TaskIo::of(&server)],
+            before: [before, TaskIo::read(&server)],
             threads: server.iter().map(|pid| threads(*pid).count() as u64).sum(),
             server,
             asked,
@@ -173,9 +173,9 @@ impl Agent for SyscountAgent {
     }
 
     fn detach(&mut self) -> Result<WindowCounts> {
-        let before = TaskIo::of(&self.window.server);
+        let before = TaskIo::read(&self.window.server);
         let calls = self.counter.detach()?;
-        let after = TaskIo::of(&self.window.server);
+        let after = TaskIo::read(&self.window.server);
         let elapsed_ns = monotonic_ns() - self.window.since_ns;
         let problem = self.window.problem(self.filter, &calls, [before, after]);
         if let Some(problem) = problem.or_else(|| time_problem(&calls, elapsed_ns)) {
@@ -308,7 +308,7 @@ fn time_problem(calls: &SyscallCounts, elapsed_ns: u64) -> Option<Problem> {
 
 impl TaskIo {
     /// Of all these processes together; one that is gone counts nothing.
-    fn of(processes: &[u32]) -> Self {
+    fn read(processes: &[u32]) -> Self {
         let mut all = TaskIo::default();
         for &process in processes {
             if let Ok(io) = Process::new(process.cast_signed()).and_then(|process| process.io()) {

@@ -73,7 +73,7 @@ impl Guest {
         channel.fill(job, journal, &shape.before())?;
         let composed = shape.compose(tools, channel.folder())?;
         let folder = channel.folder();
-        let snapshot = Snapshot::of(shape, &composed, folder);
+        let snapshot = Snapshot::for_guest(shape, &composed, folder);
         let resumed = snapshot
             .as_ref()
             .and_then(|kept| Qemu::resume(kept, &composed.args, folder, interrupt));
@@ -98,7 +98,7 @@ impl Guest {
             released,
             snapshot,
             console,
-            tail: Tail::of(folder),
+            tail: Tail::new(folder),
             channel,
             unread: VecDeque::new(),
             kernel: shape.kernel.release.clone(),
@@ -150,7 +150,7 @@ impl Guest {
 
     /// Has the reaper write what it sends to this journal, where this process is killed before it has done so.
     pub fn rescue(&self, journal: &Journal) -> anyhow::Result<Rescue> {
-        Rescue::of(self.channel.folder(), journal)
+        Rescue::new(self.channel.folder(), journal)
     }
 
     /// Answers what the guest asked for. Its silence while it waited does not count.
@@ -174,7 +174,7 @@ impl Guest {
     fn begin_recording(&mut self, code: MachineCode) -> io::Result<()> {
         let folder = self.channel.folder();
         let monitor = self.qemu.monitor(folder)?;
-        self.recorder = Some(Recorder::start(monitor, folder, TraceReader::of(code))?);
+        self.recorder = Some(Recorder::start(monitor, folder, TraceReader::new(code))?);
         Ok(())
     }
 

@@ -169,7 +169,7 @@ pub struct Tail {
 
 impl Tail {
     /// From the beginning of the stream in this folder.
-    pub fn of(folder: &Path) -> Self {
+    pub fn new(folder: &Path) -> Self {
         Tail {
             file: File::open(folder.join("stream")).ok(),
             path: folder.join("stream"),
@@ -239,7 +239,7 @@ impl GuestChannel {
 
     /// Requests to the host, sent over this channel.
     pub fn requests(&self) -> io::Result<Requests> {
-        Requests::of(&self.folder)
+        Requests::open(&self.folder)
     }
 
     /// Sends a message, in one write.
@@ -274,7 +274,7 @@ mod tests {
     fn lines_come_whole_whatever_the_writes() {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("stream");
-        let mut tail = Tail::of(folder.path());
+        let mut tail = Tail::new(folder.path());
         assert!(tail.read().is_err(), "there is none yet");
         let mut file = File::create(&path).expect("a file");
         let mut written = |text: &str| file.write_all(text.as_bytes()).expect("a write");
@@ -299,7 +299,7 @@ mod tests {
         let mut channel = GuestChannel::open(folder.path()).expect("a channel");
         channel.say(&Message::Gone(1)).expect("a line");
         assert_eq!(
-            Tail::of(folder.path()).read().expect("a line"),
+            Tail::new(folder.path()).read().expect("a line"),
             [Message::Gone(1)]
         );
         assert!(!channel.stop_asked());

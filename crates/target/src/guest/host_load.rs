@@ -20,7 +20,7 @@ pub struct HostLoad(Requests);
 
 impl HostLoad {
     /// By these requests.
-    pub fn of(requests: Requests) -> Self {
+    pub fn new(requests: Requests) -> Self {
         HostLoad(requests)
     }
 }
@@ -76,11 +76,11 @@ mod tests {
         ];
         let folder = tempfile::TempDir::new().expect("a folder");
         File::create(folder.path().join("stream")).expect("a file");
-        let host_load = HostLoad::of(Requests::of(folder.path()).expect("the shared folder"));
+        let host_load = HostLoad::new(Requests::open(folder.path()).expect("the shared folder"));
         let host = {
             let (path, answers) = (folder.path().to_owned(), answers.clone());
             thread::spawn(move || {
-                let mut tail = Tail::of(&path);
+                let mut tail = Tail::new(&path);
                 let mut orders = Vec::new();
                 while orders.len() < answers.len() {
                     for message in tail.read().expect("messages") {

@@ -17,7 +17,7 @@ pub struct HostTracer(Requests);
 
 impl HostTracer {
     /// By these requests.
-    pub fn of(requests: Requests) -> Self {
+    pub fn new(requests: Requests) -> Self {
         HostTracer(requests)
     }
 

@@ -163,7 +163,7 @@ mod tests {
             line(0x10),
         ]
         .concat();
-        let runs = read(log.as_bytes(), TraceReader::of(code)).expect("a log");
+        let runs = read(log.as_bytes(), TraceReader::new(code)).expect("a log");
         assert_eq!(runs.len(), 1);
         assert_eq!(runs[0].instructions(), 2);
     }

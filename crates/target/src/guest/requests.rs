@@ -27,7 +27,7 @@ pub struct Requests {
 
 impl Requests {
     /// By the shared folder, as the guest sees it.
-    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Requests {
             channel: RefCell::new(GuestChannel::open(folder)?),
             folder: folder.to_owned(),

@@ -28,7 +28,7 @@ pub struct Rescue {
 
 impl Rescue {
     /// From the guest with this folder, to this journal, which holds nothing of the guest yet.
-    pub(super) fn of(folder: &Path, journal: &Journal) -> Result<Self> {
+    pub(super) fn new(folder: &Path, journal: &Journal) -> Result<Self> {
         let duty = Duty::Rescue {
             folder: folder.to_owned(),
             // The reaper keeps the folder in which it was started, but that is no promise.
@@ -54,7 +54,7 @@ pub fn rescue(folder: &Path, journal: &Path, from: u64) {
 
 fn rescued(folder: &Path, journal: &Path, from: u64) -> Result<()> {
     let (mut journal, written) = taken_over(journal, from)?;
-    let mut tail = Tail::of(folder);
+    let mut tail = Tail::new(folder);
     let mut count = 0;
     loop {
         let messages = tail.read()?;

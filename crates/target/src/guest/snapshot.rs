@@ -29,7 +29,11 @@ pub(super) struct Snapshot(PathBuf);
 impl Snapshot {
     /// The snapshot of a guest in `folder`; `None` where the guest must boot: KVM is quick, a card is not there this
     /// early, and a test's changes to the boot must take effect.
-    pub(super) fn of(shape: &GuestSpec, composed: &GuestCommand, folder: &Path) -> Option<Self> {
+    pub(super) fn for_guest(
+        shape: &GuestSpec,
+        composed: &GuestCommand,
+        folder: &Path,
+    ) -> Option<Self> {
         let plain = shape.hooks.kernel.is_none() && shape.hooks.memory_mib.is_none();
         if shape.acceleration != Acceleration::Emulated || shape.port.is_some() || !plain {
             return None;

@@ -84,7 +84,7 @@ const SCHEMA: u32 = 1;
 
 impl Manifest {
     /// Of a kernel as it lies in a folder now.
-    pub(super) fn of(folder: &Path, release: &str, origin: Origin) -> Result<Self, Error> {
+    pub(super) fn from_folder(folder: &Path, release: &str, origin: Origin) -> Result<Self, Error> {
         let modules = modules_in(folder, release);
         Ok(Manifest {
             schema: SCHEMA,
@@ -93,7 +93,7 @@ impl Manifest {
             image_sha256: image::sha256(&image_in(folder, release))?,
             modules: modules
                 .is_dir()
-                .then(|| modules::Digest::of(&modules))
+                .then(|| modules::Digest::from_folder(&modules))
                 .transpose()?,
             added: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         })
@@ -140,7 +140,7 @@ impl Manifest {
         }
         let wanted = self.modules.as_ref()?;
         let modules = modules_in(folder, &self.release);
-        match modules::Digest::of(&modules) {
+        match modules::Digest::from_folder(&modules) {
             Err(Error::File { source, .. }) => Some(format!("its modules: {source}")),
             Err(error) => Some(error.to_string()),
             Ok(seen) if seen.files != wanted.files => Some(format!(

@@ -24,7 +24,7 @@ pub struct Digest {
 
 impl Digest {
     /// Of all files under a folder.
-    pub(super) fn of(folder: &Path) -> Result<Self, Error> {
+    pub(super) fn from_folder(folder: &Path) -> Result<Self, Error> {
         let mut seen = Vec::new();
         walk(folder, &mut |path, metadata| {
             let name = path.strip_prefix(folder).unwrap_or(path);

@@ -115,7 +115,7 @@ impl Staging {
 
     /// Gives it its name. A kernel that has that name already is exchanged in one step.
     pub(super) fn keep(self, release: &str, origin: Origin) -> Result<Manifest, Error> {
-        let manifest = Manifest::of(&self.kernel(), release, origin)?;
+        let manifest = Manifest::from_folder(&self.kernel(), release, origin)?;
         manifest.write(&self.kernel())?;
         let place = self.store.join(release);
         let flags = if place.exists() {

@@ -1,6 +1,6 @@
 //! Readers of the output of load generators, one file each.
 //!
-//! To add one: a file here with `read(client, printed)`, and its line in [`Reading::of`].
+//! To add one: a file here with `read(client, printed)`, and its line in [`Reading::parse`].
 
 mod iperf3;
 mod load;
@@ -77,7 +77,7 @@ impl Reading {
     }
 
     /// Reads what that client printed.
-    pub fn of(client: &Client, printed: &str) -> Result<Self> {
+    pub fn parse(client: &Client, printed: &str) -> Result<Self> {
         let mut reading = match client.output {
             Output::Iperf3 => iperf3::read(printed)?,
             Output::Load => load::read(printed)?,

@@ -37,7 +37,7 @@ impl MemoryReader {
         let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
         store(&mut bss.peek_address, address);
         run::on_cpu(
-            &SharedProgram::of(&skeleton.progs.peek)?,
+            &SharedProgram::new(&skeleton.progs.peek)?,
             current_cpu(),
             &[],
         )?;

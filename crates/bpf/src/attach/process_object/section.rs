@@ -66,7 +66,7 @@ impl Found {
 
 impl Section {
     /// `uprobe/FILE:FUNCTION`, and the like.
-    pub(super) fn of(program: &str, section: &str) -> std::result::Result<Self, String> {
+    pub(super) fn parse(program: &str, section: &str) -> std::result::Result<Self, String> {
         let (kind, place) = section.split_once('/').unwrap_or((section, ""));
         let kind = kind.strip_suffix(".s").unwrap_or(kind);
         let known = KINDS.iter().find(|(name, _)| *name == kind);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn sections_say_where_a_program_runs() {
-        let section = |text| Section::of("p", text).expect("a place");
+        let section = |text| Section::parse("p", text).expect("a place");
         let returns = section("uretprobe.s//usr/bin/app:serve");
         assert_eq!(returns.file, "/usr/bin/app");
         assert_eq!(returns.target, Target::Return("serve".to_owned()));
@@ -211,7 +211,7 @@ mod tests {
             ("kprobe/tcp_sendmsg", "has no form in user space"),
             ("xdp", "has no form in user space"),
         ] {
-            let error = Section::of("p", section).expect_err(section);
+            let error = Section::parse("p", section).expect_err(section);
             assert!(error.contains(says), "{error}");
         }
     }

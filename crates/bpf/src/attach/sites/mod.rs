@@ -26,30 +26,30 @@ table! {
 /// A way to attach programs to many sites.
 pub enum Mechanism: MechanismInfo {
     /// A kprobe at the entry of each function.
-    Kprobe = of("kprobe", "a kprobe and a link at each function", Attach::Kprobe, MOST_LINKS,
+    Kprobe = mechanism_info("kprobe", "a kprobe and a link at each function", Attach::Kprobe, MOST_LINKS,
         &[F::Kprobe, F::Tracefs, F::SyscallProgram]);
     /// One link to all functions.
-    KprobeMulti = of("kprobe.multi", "one link to all functions", Attach::KprobeMulti, MOST_SITES,
+    KprobeMulti = mechanism_info("kprobe.multi", "one link to all functions", Attach::KprobeMulti, MOST_SITES,
         &[F::KprobeMulti, F::Tracefs, F::SyscallProgram]);
     /// A program, a trampoline and a link at each function.
-    Fentry = of("fentry", "a program, a trampoline and a link at each function", Attach::Fentry, MOST_LINKS,
+    Fentry = mechanism_info("fentry", "a program, a trampoline and a link at each function", Attach::Fentry, MOST_LINKS,
         &[F::Fentry, F::Tracefs, F::SyscallProgram]);
     /// One program and one link, a trampoline at each function.
-    FentryMulti = of("fentry.multi", "one program and one link, a trampoline at each function", Attach::FentryMulti,
+    FentryMulti = mechanism_info("fentry.multi", "one program and one link, a trampoline at each function", Attach::FentryMulti,
         MOST_TRIED, &[F::FentryMulti, F::Tracefs, F::SyscallProgram]);
     /// A uprobe and a link at each function of a process.
-    Uprobe = of("uprobe", "a uprobe and a link at each function of a process", Attach::UprobeNop, MOST_LINKS,
+    Uprobe = mechanism_info("uprobe", "a uprobe and a link at each function of a process", Attach::UprobeNop, MOST_LINKS,
         &[F::Uprobe, F::SyscallProgram]);
     /// One link to all functions of a process.
-    UprobeMulti = of("uprobe.multi", "one link to all functions of a process", Attach::UprobeMulti, MOST_SITES,
+    UprobeMulti = mechanism_info("uprobe.multi", "one link to all functions of a process", Attach::UprobeMulti, MOST_SITES,
         &[F::UprobeMulti, F::SyscallProgram]);
     /// A perf event and a link at each tracepoint.
-    Tracepoint = of("tracepoint", "a perf event and a link at each tracepoint", Attach::Tracepoint, MOST_LINKS,
+    Tracepoint = mechanism_info("tracepoint", "a perf event and a link at each tracepoint", Attach::Tracepoint, MOST_LINKS,
         &[F::Tracepoint, F::Tracefs, F::SyscallProgram]);
     /// A link at each network interface, for outgoing packets.
-    Tcx = of("tcx", "a link at each network interface, outgoing packets", Attach::Tcx, MOST_LINKS, &[F::Tcx, F::Veth]);
+    Tcx = mechanism_info("tcx", "a link at each network interface, outgoing packets", Attach::Tcx, MOST_LINKS, &[F::Tcx, F::Veth]);
     /// A link at each network interface, in the driver.
-    Xdp = of("xdp", "a link at each network interface, in the driver (veth)", Attach::XdpNative, MOST_LINKS,
+    Xdp = mechanism_info("xdp", "a link at each network interface, in the driver (veth)", Attach::XdpNative, MOST_LINKS,
         &[F::XdpLink, F::Veth]);
 }
 }
@@ -69,7 +69,7 @@ struct MechanismInfo {
     needs: &'static [Feature],
 }
 
-const fn of(
+const fn mechanism_info(
     name: &'static str,
     about: &'static str,
     attach: Attach,

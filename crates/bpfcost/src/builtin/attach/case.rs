@@ -55,7 +55,7 @@ fn taxed(attach: Attach, body: Body) -> bool {
 
 impl AttachCase {
     /// Parses the factors of a case; returns `None` if the case does not belong to this experiment.
-    pub(super) fn of(case: &Case) -> Option<Self> {
+    pub(super) fn from_case(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let driver = Driver::ALL
             .into_iter()

@@ -64,10 +64,10 @@ impl AttachEpoch {
         let mut drivers = Drivers::new();
         // Every line also goes to the trace buffer if any tool has printed before: a cost that is not the attached
         // program's.
-        let mut ways = setup.cases.iter().filter_map(AttachCase::of);
+        let mut ways = setup.cases.iter().filter_map(AttachCase::from_case);
         let prints = ways.any(|way| way.driver() == Driver::Printk);
         let printk = prints.then(PrintkOff::switch_off).flatten();
-        for way in setup.cases.iter().filter_map(AttachCase::of) {
+        for way in setup.cases.iter().filter_map(AttachCase::from_case) {
             if let Entry::Vacant(place) = drivers.entry(way.driver()) {
                 place.insert(start(way.driver()));
             }
@@ -283,8 +283,8 @@ impl LoadedEpoch for AttachEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let way =
-            AttachCase::of(case).with_context(|| format!("attach has no case {}", case.name))?;
+        let way = AttachCase::from_case(case)
+            .with_context(|| format!("attach has no case {}", case.name))?;
         self.turn_to(way)?;
         let before = self.begin(way)?;
         let driven = self.events(way, batch.0)?;

@@ -94,7 +94,7 @@ pub struct OtherRuns {
 
 impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
-    pub fn of(record: &Record) -> Option<Self> {
+    pub fn from_record(record: &Record) -> Option<Self> {
         let grid = record.layout.grid()?;
         let record = record.in_one_reading_by(&grid.rows);
         let seen = FactorTable {

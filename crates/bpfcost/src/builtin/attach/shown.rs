@@ -16,7 +16,7 @@ use bpfcost_text::{self, number};
 
 /// The tables of a record's parts; none where it has no such cases.
 pub fn tables(record: &Record) -> Vec<Table> {
-    let Some(parts) = Parts::of(record) else {
+    let Some(parts) = Parts::from_record(record) else {
         return Vec::new();
     };
     let taxed = parts.rows.iter().any(|row| row.tax.is_some());
@@ -26,7 +26,7 @@ pub fn tables(record: &Record) -> Vec<Table> {
 
 /// Returns the CSV columns on the part of a cost that each case is, and on whether the parts add up.
 pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
-    let parts = Parts::of(record)?;
+    let parts = Parts::from_record(record)?;
     Some(Box::new(move |case| {
         let role = parts.role(case);
         let sum = role.and_then(|(_, _, sum)| sum);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     /// The longest stops, in nanoseconds, of some; those of odd numbers are switches to another thread.
-    fn of(stops: &[u64]) -> [u128; 2] {
+    fn longest_ns(stops: &[u64]) -> [u128; 2] {
         let (at, zero) = (Cell::new(0), Instant::now());
         let (left, preempted, asked) = (Cell::new(stops), Cell::new(0), Cell::new(false));
         let now = || {
@@ -134,18 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_all_stops_is_kept_the_last_one_too() {
-        assert_eq!(of(&[20]), [20, 20]);
-        assert_eq!(of(&[20, 900, 22, 30]), [900, 900]);
-        assert_eq!(of(&[20, 30, 8000]), [8000, 8000]);
-        assert_eq!(of(&[20, 5000, 30, 4000, 20]), [5000, 5000]);
+    fn the_longest_ns_all_stops_is_kept_the_last_one_too() {
+        assert_eq!(longest_ns(&[20]), [20, 20]);
+        assert_eq!(longest_ns(&[20, 900, 22, 30]), [900, 900]);
+        assert_eq!(longest_ns(&[20, 30, 8000]), [8000, 8000]);
+        assert_eq!(longest_ns(&[20, 5000, 30, 4000, 20]), [5000, 5000]);
     }
 
     #[test]
     fn switches_to_another_thread_are_no_interruptions() {
-        assert_eq!(of(&[20, 9001, 20, 4000, 20]), [9001, 4000]);
-        assert_eq!(of(&[20, 3001]), [3001, 20]);
-        assert_eq!(of(&[4000, 3001, 20]), [4000, 4000]);
+        assert_eq!(longest_ns(&[20, 9001, 20, 4000, 20]), [9001, 4000]);
+        assert_eq!(longest_ns(&[20, 3001]), [3001, 20]);
+        assert_eq!(longest_ns(&[4000, 3001, 20]), [4000, 4000]);
     }
 
     #[test]

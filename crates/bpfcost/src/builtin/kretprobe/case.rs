@@ -106,7 +106,7 @@ pub(super) fn all(cpus: usize) -> Vec<KretprobeCase> {
 
 impl KretprobeCase {
     /// Parses the factors of a case; returns `None` if the case does not belong to this experiment.
-    pub(super) fn of(case: &Case) -> Option<Self> {
+    pub(super) fn from_case(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let maxactive =
             factor("maxactive").map_or(Some(USUAL), |text| text.strip_suffix('x')?.parse().ok())?;

@@ -110,7 +110,7 @@ impl LoadedEpoch for KretprobeEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let way = KretprobeCase::of(case)
+        let way = KretprobeCase::from_case(case)
             .with_context(|| format!("kretprobe has no case {}", case.name))?;
         let batch = way.call.whole(batch);
         let now = self.turn_to(way)?;

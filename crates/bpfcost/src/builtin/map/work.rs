@@ -182,7 +182,7 @@ impl MapCase {
         })
     }
 
-    pub(super) fn of(case: &Case) -> Result<MapCase> {
+    pub(super) fn from_case(case: &Case) -> Result<MapCase> {
         let matching = MapCase::all().find(|work| work.name() == case.name);
         matching.with_context(|| format!("map has no case {}", case.name))
     }

@@ -44,7 +44,7 @@ impl PoolEpoch {
                 .map(|way| (way.name(), way))
                 .collect(),
             cpus: setup.cpus.clone(),
-            seats: setup.cpus.iter().copied().map(CpuLocation::of).collect(),
+            seats: setup.cpus.iter().copied().map(CpuLocation::read).collect(),
             fixtures: BTreeMap::new(),
             clock_ns: clock_ns(),
         })

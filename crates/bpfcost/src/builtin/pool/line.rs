@@ -29,7 +29,7 @@ pub(super) struct CpuLocation {
 
 impl CpuLocation {
     /// As the kernel reports it; otherwise one socket, and each CPU a core.
-    pub(super) fn of(cpu: u32) -> Self {
+    pub(super) fn read(cpu: u32) -> Self {
         let topology = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
             fs::read_to_string(path).ok()?.trim().parse().ok()

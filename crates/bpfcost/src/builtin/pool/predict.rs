@@ -167,10 +167,10 @@ impl Prediction {
     /// # Errors
     ///
     /// Fails if there is too little memory for the pools, or for the threads of the simulation.
-    pub(super) fn of(record: &Record) -> Result<Option<Arc<Prediction>>, Error> {
+    pub(super) fn from_record(record: &Record) -> Result<Option<Arc<Prediction>>, Error> {
         // Cache-line costs of an emulator say nothing about a real machine.
         let timed = !record.unit.is_counted() && !record.machine.emulates_time();
-        let Some(lines) = LineCosts::of(record).filter(|_| timed) else {
+        let Some(lines) = LineCosts::from_record(record).filter(|_| timed) else {
             return Ok(None);
         };
         // Time of the measured loop outside the pool; it cannot be guessed.
@@ -203,7 +203,7 @@ impl Prediction {
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of).
+    /// As [`from_record`](Self::from_record).
     pub(super) fn tables() -> Result<&'static [PublishedTable], Error> {
         static TABLES: OnceLock<Vec<PublishedTable>> = OnceLock::new();
         if TABLES.get().is_none() {
@@ -253,7 +253,7 @@ fn raw<'a>(record: &'a Record, name: &str) -> Option<&'a Raw> {
 impl LineCosts {
     /// Reads the costs of cache lines from a record: its smallest trials, because any disturbance makes a ping-pong
     /// longer.
-    fn of(record: &Record) -> Option<LineCosts> {
+    fn from_record(record: &Record) -> Option<LineCosts> {
         let cost = |name| Some(raw(record, name)?.min).filter(plausible);
         let (own_ns, near_ns) = (cost("line/own")?, cost("line/near")?);
         let far = cost("line/far");

@@ -32,7 +32,7 @@ pub(in crate::builtin) const OWN: Extras = Extras {
 /// except in brief reports, for published machines.
 fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let prediction = || {
-        let Some(prediction) = Prediction::of(record)? else {
+        let Some(prediction) = Prediction::from_record(record)? else {
             return Ok(Vec::new());
         };
         let tables = match detail {
@@ -85,7 +85,7 @@ fn shown(
 /// The rates of cases as the model has them, for CSV.
 pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let scaling = record.layout.scaling()?;
-    let prediction = Prediction::of(record).ok()??;
+    let prediction = Prediction::from_record(record).ok()??;
     Some(Box::new(move |case| {
         // The model knows no other circumstances.
         let usual = case

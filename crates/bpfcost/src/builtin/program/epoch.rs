@@ -107,7 +107,8 @@ impl ProgramEpoch {
                 }
                 Part::Empty | Part::Program | Part::Floor => programs.native(work)?,
             };
-            self.programs.insert(key.clone(), LoadedProgram::of(native));
+            self.programs
+                .insert(key.clone(), LoadedProgram::new(native));
         }
         self.programs.get_mut(&key).context("it was just loaded")
     }
@@ -236,7 +237,7 @@ impl ProgramEpoch {
         };
         let behaviour = Behaviour {
             returned: (entry.cycle == 1).then(returned),
-            ..Behaviour::of(code, output, changes, entry.looped.1.window)
+            ..Behaviour::new(code, output, changes, entry.looped.1.window)
         };
         // The other object is what it is compared with: it may do something else.
         let is_new = entry.key.0 == 0;

@@ -47,5 +47,5 @@ pub(super) fn spots(
     let detail = "the recorded instructions are not those of all runs";
     prove(differs("traced runs", TRACED, runs.len(), detail))?;
     runs.sort_by_key(RunTrace::instructions);
-    Ok(Ok(HotSpots::of(&runs[TRACED / 2], &program)))
+    Ok(Ok(HotSpots::new(&runs[TRACED / 2], &program)))
 }

@@ -21,7 +21,7 @@ pub(super) struct LoadedProgram {
 
 impl LoadedProgram {
     /// A program whose loops are to be loaded.
-    pub(super) fn of(native: NativeProgram) -> Self {
+    pub(super) fn new(native: NativeProgram) -> Self {
         LoadedProgram {
             loops: BTreeMap::new(),
             native,

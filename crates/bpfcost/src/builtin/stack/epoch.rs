@@ -63,7 +63,7 @@ impl StackEpoch {
         let cases: Vec<StackCase> = setup
             .cases
             .iter()
-            .map(StackCase::of)
+            .map(StackCase::from_case)
             .collect::<Result<_>>()?;
         let rules = RuleTable::read(&KernelSymbols::read()?)?;
         let mut programs: Vec<StackProgram> = Vec::new();
@@ -152,7 +152,7 @@ impl StackEpoch {
         ops: u64,
     ) -> Result<ComparedBatch> {
         let taken = self.stacks.batch(case.depth.1, ops, self.exact)?;
-        let compared = StackMatch::of(&taken, reference);
+        let compared = StackMatch::new(&taken, reference);
         Ok(ComparedBatch {
             printed: self.printer.borrow_mut().take_counts()?,
             complete: compared.same as f64 / whole as f64,
@@ -216,7 +216,7 @@ impl TimedCases for StackEpoch {
 
     /// Runs it again where its stack was another one: the event can come by another way, from a timer.
     fn batch(&mut self, case: &Case, request: &Request<'_>) -> Result<ComparedBatch, Fault> {
-        let case = StackCase::of(case)?;
+        let case = StackCase::from_case(case)?;
         let (taker, method) = case.program;
         let whole = self.whole(method)?;
         let reference = if taker.is_manual() {
@@ -244,7 +244,7 @@ impl TimedCases for StackEpoch {
         request: &Request<'_>,
         batch: &ComparedBatch,
     ) -> Result<(), Fault> {
-        prove(self.problem(StackCase::of(case)?, request.ops, batch))
+        prove(self.problem(StackCase::from_case(case)?, request.ops, batch))
     }
 
     fn has_reset(&self, _: &Case) -> bool {
@@ -257,7 +257,7 @@ impl TimedCases for StackEpoch {
         batch: &ComparedBatch,
         trial: &mut Trial,
     ) -> Result<(), Fault> {
-        let (case, taken) = (StackCase::of(case)?, &batch.taken);
+        let (case, taken) = (StackCase::from_case(case)?, &batch.taken);
         let read = taken.read.as_ref();
         if let Some(read) = read.filter(|_| case.program.0.has_reader()) {
             let reading = read.time.ns / trial.ops as f64;

@@ -63,7 +63,7 @@ pub(super) struct StackMatch {
 }
 
 impl StackMatch {
-    pub(super) fn of(taken: &StackBatch, reference: &[u64]) -> Self {
+    pub(super) fn new(taken: &StackBatch, reference: &[u64]) -> Self {
         let first = |address: &u64| Some(address) == reference.first();
         let own = taken.addresses.iter().position(first).unwrap_or(0);
         let addresses = taken.addresses[own..].iter().zip(reference);

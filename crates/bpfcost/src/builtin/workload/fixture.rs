@@ -188,7 +188,7 @@ impl WorkloadFixture {
             return Ok(());
         }
         if let Some(probe) = self.probes.get_mut(&variant.name) {
-            let stirred = window::stir(instance, &context, &LoadClient::of(&client), &mut **probe);
+            let stirred = window::stir(instance, &context, &LoadClient::new(&client), &mut **probe);
             self.hiccup_ms = instance.answer(stirred)?;
         }
         Ok(())

@@ -82,7 +82,7 @@ impl ServerInstance {
                 .context("the load from outside has no description"),
             None => self
                 .network
-                .at_client(|| LoadClient::of(client).run(context))?,
+                .at_client(|| LoadClient::new(client).run(context))?,
         }
     }
 
@@ -97,7 +97,7 @@ impl ServerInstance {
                 .map(drop),
             None => self
                 .network
-                .at_client(|| LoadClient::of(client).warm_up(context))?,
+                .at_client(|| LoadClient::new(client).warm_up(context))?,
         }
     }
 
@@ -116,7 +116,7 @@ impl ServerInstance {
     pub(super) fn accounts(&self) -> UsageReader<'_> {
         match &self.watched {
             Some(watched) => watched.clone(),
-            None => UsageReader::of(self.server.as_ref()),
+            None => UsageReader::new(self.server.as_ref()),
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn definition(args: &Args) -> Result<Definition> {
         Some(client) => split("--client", client)?,
         None => args.command.clone(),
     };
-    let generator = LoadGenerator::of(&words)?;
+    let generator = LoadGenerator::parse(&words)?;
     let server = args.server.as_deref().map(server).transpose()?;
     let named = words.iter().any(|word| word.contains("{port}"));
     match (server.is_some(), named) {

@@ -14,7 +14,7 @@ pub(super) struct LoadGenerator {
 }
 
 impl LoadGenerator {
-    pub(super) fn of(words: &[String]) -> Result<Self> {
+    pub(super) fn parse(words: &[String]) -> Result<Self> {
         let counted = |operation, pattern: &str| LoadGenerator {
             operation,
             ops: None,
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn load_generators_report_their_operations() {
-        let ops = |line: &str| LoadGenerator::of(&words(line)).map(|one| (one.operation, one.ops));
+        let ops =
+            |line: &str| LoadGenerator::parse(&words(line)).map(|one| (one.operation, one.ops));
         let redis = |line: &str| ops(line).expect("a generator");
         assert_eq!(
             redis("redis-benchmark -q -t set -n 5000"),

@@ -16,7 +16,7 @@ fn refused_for(experiment: &dyn Experiment, files: &[(&str, &str)]) -> String {
         fs::write(path, text).expect("a file");
     }
     let error = able(&Host::at(root.path()), experiment).expect_err("it can't");
-    assert_eq!(Exit::of(&error), Exit::Lacking);
+    assert_eq!(Exit::from_error(&error), Exit::Lacking);
     sentence(&error)
 }
 
@@ -51,7 +51,7 @@ fn a_probe_whose_runs_the_kernel_counts_needs_more() {
             "name = 'x'\nabout = ''\noperation = 'run'\n[[client]]\ncommand = ['true']\noutput = 'text'\n\
              [[variant]]\nname = 'probe'\nabout = ''\nprobe = '{probe}'"
         );
-        Workload::of(Definition::parse(&text).expect("a definition"))
+        Workload::new(Definition::parse(&text).expect("a definition"))
     };
     // All that setcap's line for other experiments grants.
     let granted = ("proc/self/status", "CapEff:\t000000c000001000\n");

@@ -32,7 +32,7 @@ pub(super) fn measure(
     seed: u64,
     interrupted: &AtomicBool,
 ) -> Result<Option<Record>> {
-    let experiment = AaTest::of(select::experiment(EXPERIMENT)?, &CASES);
+    let experiment = AaTest::new(select::experiment(EXPERIMENT)?, &CASES);
     let plan = Plan {
         // A series of its own among the kept sessions: its batches are not those of a run.
         experiment: "self-test".to_owned(),

@@ -28,7 +28,7 @@ fn of_before() -> (Value, Record) {
 #[test]
 fn what_was_predicted_of_a_record_of_before_still_is() {
     let (then, record) = of_before();
-    let now = Prediction::of(&record).unwrap().unwrap();
+    let now = Prediction::from_record(&record).unwrap().unwrap();
     let mut compared = 0;
     for curve in then["prediction"]["curves"].as_array().unwrap() {
         for point in curve["points"].as_array().unwrap() {
@@ -47,7 +47,7 @@ fn lines_are_the_smallest_trials_and_without_them_nothing_is_predicted() {
     // Half of its trials were disturbed: their median is 960 ns.
     let near = record.case("line/near").unwrap().raw.as_ref().unwrap();
     assert!(near.value > 10.0 * near.min);
-    let lines = LineCosts::of(&record).unwrap();
+    let lines = LineCosts::from_record(&record).unwrap();
     assert_eq!((lines.near_ns, lines.far_measured), (near.min, false));
     assert_eq!(lines.far_ns, FAR * near.min);
 
@@ -56,7 +56,7 @@ fn lines_are_the_smallest_trials_and_without_them_nothing_is_predicted() {
         record.cases.retain(|case| case.name != name);
         record
     };
-    let predicted = |record: &Record| Prediction::of(record).unwrap();
+    let predicted = |record: &Record| Prediction::from_record(record).unwrap();
     // The cost of the loop is known from its floor alone.
     let curves = predicted(&without("none/1", &record)).unwrap();
     assert!(curves.curves.is_empty());
@@ -95,7 +95,7 @@ fn the_freelist_falls_with_cpus_and_the_others_rise() {
 #[test]
 fn published_machines_do_not_depend_on_the_record() {
     let (_, record) = of_before();
-    let here = LineCosts::of(&record).unwrap();
+    let here = LineCosts::from_record(&record).unwrap();
     assert!((here.near_ns / REFERENCE.near_ns - 1.0).abs() > 0.01);
     let tables = Prediction::tables().unwrap();
     let (_, rows) = &tables[0];
