@@ -200,9 +200,9 @@ install_cargo_deny() {
     have=$(cargo deny --version 2>/dev/null | cut -d' ' -f2 || true)
     if [ -n "$have" ] && at_least "$CARGO_DENY" "$have"; then return 0; fi
     say "compiling cargo-deny $CARGO_DENY (checks licences and sources of dependencies); once, 1 to 2 minutes"
-    # Its release profile optimises for minutes what here runs for a second.
+    # Its release profile optimises for minutes what here runs for a second or two.
     env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR \
-        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
         cargo install --quiet --locked --root "${CARGO_HOME:-$HOME/.cargo}" --version "$CARGO_DENY" cargo-deny >&2 ||
         die "cargo-deny cannot be built" "Check the network. Only make lint needs cargo-deny."
 }
