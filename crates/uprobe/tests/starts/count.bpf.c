@@ -30,17 +30,20 @@ SEC("uprobe")
 int count(void *registers)
 {
 	__u32 first = 0, process = bpf_get_current_pid_tgid() >> 32;
-	__u64 one = 1, *number;
+	__u64 none = 0, *number;
 
 	__sync_fetch_and_add(&calls, 1);
 	number = bpf_map_lookup_elem(&by_cpu, &first);
 	if (number)
 		*number += 1;
+	// Of two threads that come first, neither replaces what the other has counted.
 	number = bpf_map_lookup_elem(&by_process, &process);
+	if (!number) {
+		bpf_map_update_elem(&by_process, &process, &none, BPF_NOEXIST);
+		number = bpf_map_lookup_elem(&by_process, &process);
+	}
 	if (number)
 		__sync_fetch_and_add(number, 1);
-	else
-		bpf_map_update_elem(&by_process, &process, &one, BPF_ANY);
 	bpf_ringbuf_output(&events, &process, sizeof(process), 0);
 	return 0;
 }
