@@ -17,13 +17,13 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What the names of our groups begin with; the process and a count follow.
+/// Prefix of the names of our groups; the process and a count follow.
 const PREFIX: &str = "bpfcost-";
-/// How often another name is tried, where a sweep of another process takes the first one for left over.
+/// Names to try, where a sweep of another process takes the first one for left over.
 const TRIES: u32 = 8;
-/// How long a group may resist being removed, after all in it was killed.
+/// Longest time that a group may resist being removed, after all in it was killed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often that is tried.
+/// Pause between two tries to remove it.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A control group, locked while this lives; its folder goes with it, unless a process is still in there.
@@ -57,7 +57,7 @@ impl LockedCgroup {
         Err(refused)
     }
 
-    /// Where it lies.
+    /// Returns the path of the group's folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -171,7 +171,7 @@ pub fn clear(group: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a folder's name is one of ours: others may call theirs `bpfcost-ci`.
+/// Returns true if a folder's name is one of ours: others may call theirs `bpfcost-ci`.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let numbers = name.strip_prefix(PREFIX).and_then(|n| n.split_once('-'));
@@ -179,7 +179,7 @@ fn is_ours(path: &Path) -> bool {
     numbers.is_some_and(|(pid, count)| whole(pid) && whole(count))
 }
 
-/// Whether a process is in a group, or in one within it.
+/// Returns true if a process is in a group, or in one within it.
 fn holds(group: &Path, pid: u32) -> bool {
     all_pids(group).contains(&pid)
 }

@@ -87,16 +87,16 @@ pub struct OutsideTime {
     pub elapsed_ns: u64,
     /// Nanoseconds in which the thread ran (`CLOCK_THREAD_CPUTIME_ID`).
     pub cpu_ns: u64,
-    /// How often the thread waited for something.
+    /// Times that the thread waited for something.
     pub waits: u64,
 }
 
-/// By what share the rates of the kernel's clocks may differ: NTP slews `CLOCK_MONOTONIC` by half of it, and not the CPU
-/// time counter.
+/// Share by which the rates of the kernel's clocks may differ: NTP slews `CLOCK_MONOTONIC` by half of it, and not the
+/// CPU time counter.
 const CLOCKS_APART: f64 = 1e-3;
 
 impl OutsideTime {
-    /// Whether what lasted so long by a clock of the kernel can have been a part of it.
+    /// Returns true if what lasted so long by a clock of the kernel can have been a part of this time.
     pub fn holds(&self, inside_ns: u64) -> bool {
         inside_ns as f64 <= self.elapsed_ns as f64 * (1.0 + CLOCKS_APART)
     }
@@ -120,12 +120,12 @@ pub(crate) fn outside<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Outside
     Ok((result, time))
 }
 
-/// How often the calling thread has given up its CPU to wait for something.
+/// Returns the number of times that the calling thread has given up its CPU to wait for something.
 pub(crate) fn waits() -> Result<u64> {
     Ok(usage()?.voluntary_context_switches() as u64)
 }
 
-/// How often another thread has taken the calling thread's CPU.
+/// Returns the number of times that another thread has taken the calling thread's CPU.
 pub fn preemptions() -> Result<u64> {
     Ok(usage()?.involuntary_context_switches() as u64)
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong between here and the kernel.
+/// An error between here and the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel rejected one of the object's maps or programs.
@@ -23,11 +23,11 @@ pub enum Error {
     /// A user's object can't be loaded or attached.
     #[error("{}: {words}", path.display())]
     UserObject {
-        /// Its file.
+        /// The object's file.
         path: PathBuf,
-        /// Why, and what can be done; the last lines that libbpf and the verifier said.
+        /// The reason, and what can be done; the last lines that libbpf and the verifier said.
         words: String,
-        /// Whether the file is wrong on every kernel: no object, or nothing in it that could be attached.
+        /// True where the file is wrong on every kernel: no object, or nothing in it that could be attached.
         is_input: bool,
     },
     /// The kernel refused something.
@@ -35,7 +35,7 @@ pub enum Error {
     Failed {
         /// The attach type, map, program or other thing that it is about.
         what: String,
-        /// What was tried.
+        /// The step that was tried.
         action: &'static str,
         /// The kernel's answer.
         source: libbpf_rs::Error,
@@ -45,7 +45,7 @@ pub enum Error {
     Unattachable {
         /// The attach type.
         attach: &'static str,
-        /// Why, and what can be done.
+        /// The reason, and what can be done.
         words: String,
     },
     /// A program was asked for that is not part of what was loaded.
@@ -54,12 +54,12 @@ pub enum Error {
     /// A program can't run in user space, or not in that process.
     #[error(transparent)]
     User(#[from] bpfcost_uprobe::probes::Error),
-    /// What was asked for can't be had: why, and what can be done.
+    /// A request that can't be met: the reason, and what can be done.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What the kernel answered, as [`Error::Failed`] holds it.
+/// An answer of the kernel, as [`Error::Failed`] holds it.
 pub(crate) trait IntoSource {
     fn into_source(self) -> libbpf_rs::Error;
 }
@@ -82,7 +82,7 @@ impl IntoSource for Errno {
     }
 }
 
-/// What could not be done, and to what.
+/// Makes an answer an [`Error::Failed`] about `what`, with the `action` that was tried.
 pub(crate) fn failed<E: IntoSource>(
     what: impl Into<String>,
     action: &'static str,

@@ -21,7 +21,7 @@ use crate::{
 /// Sections that user space may write to after loading.
 const WRITABLE: [&str; 2] = [".bss", ".data"];
 
-/// Where the variables of an object are.
+/// The places of an object's variables.
 #[derive(Debug)]
 pub(crate) struct GlobalsLayout {
     object: String,
@@ -271,7 +271,7 @@ impl Globals {
     }
 }
 
-/// Whether there was such a place, of at most a word.
+/// Writes a value to a place, of at most a word; false where there is no such place.
 fn write(section: &mut [u8], place: ByteRange, value: u64) -> bool {
     let word = value.to_le_bytes();
     let Some(value) = word.get(..place.bytes) else {

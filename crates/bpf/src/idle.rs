@@ -16,7 +16,7 @@ use crate::{
     stats::RunStats,
 };
 
-/// Its name in the kernel.
+/// Name of the program in the kernel.
 pub const NAME: &CStr = c"bpfcost_idle";
 
 /// A loaded program that returns at once. It is attached nowhere.
@@ -26,9 +26,9 @@ pub struct Idle(OwnedFd);
 /// The result of some runs of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleRuns {
-    /// How long all of them took, with what the system call needs around them.
+    /// Time that all of them took, with what the system call needs around them.
     pub elapsed: Duration,
-    /// What the kernel wrote down of them.
+    /// The kernel's account of them.
     pub stats: RunStats,
 }
 

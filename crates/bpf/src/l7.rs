@@ -14,7 +14,7 @@ use user::UserL7;
 /// that programs see.
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// What is watched.
+/// The choice of what is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L7Watch {
     /// System calls on sockets.
@@ -25,7 +25,7 @@ pub struct L7Watch {
     pub goroutines: bool,
 }
 
-/// What a call did with a connection.
+/// The effect of a call on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// Got bytes from it.
@@ -39,9 +39,9 @@ pub enum CallKind {
 /// An open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
-    /// Its process.
+    /// The process that has it.
     pub process: u32,
-    /// Whether it is one of `crypto/tls`; the socket under it is another.
+    /// True for one of `crypto/tls`; the socket under it is another.
     pub tls: bool,
     /// Distinguishes it from others of the process.
     pub number: u64,
@@ -52,7 +52,7 @@ pub struct ConnectionId {
 pub struct L7Call<'a> {
     /// On what.
     pub connection: ConnectionId,
-    /// What it did.
+    /// The effect on the connection.
     pub act: CallKind,
     /// When it returned (CLOCK_MONOTONIC).
     pub time_ns: u64,
@@ -80,17 +80,17 @@ pub struct ServerFunctions {
 /// A function of a Go program, in bytes from the start of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoFunction {
-    /// Its name.
+    /// Name in the program.
     pub name: String,
-    /// Its first instruction.
+    /// First instruction.
     pub offset: usize,
-    /// How long it is, with what the linker put behind it.
+    /// Length, with what the linker put behind it.
     pub bytes: usize,
-    /// Its return instructions.
+    /// Return instructions.
     pub returns: Vec<usize>,
 }
 
-/// What was counted since the programs were attached.
+/// Counts since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L7Counts {
     /// Calls that are not reported, because the buffer was full or a program was skipped.

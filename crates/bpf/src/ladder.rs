@@ -10,7 +10,7 @@ use crate::{
 /// Instructions added by each rung.
 pub const RUNGS: [u32; 6] = [0, 1, 10, 100, 1000, 1010];
 
-/// How often the anchor adds to the first of its sums, one at a time (`ANCHOR_STEPS`).
+/// Times that the anchor adds to the first of its sums, one at a time (`ANCHOR_STEPS`).
 const ANCHOR_STEPS: u64 = 64;
 
 const ANCHOR: &str = "ladder_anchor";

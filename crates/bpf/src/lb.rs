@@ -63,7 +63,7 @@ pub const VIP_BYPASS_LRU: u32 = 1;
 /// Flag of a real with an IPv6 address.
 pub const REAL_IPV6: u32 = 1;
 
-/// What is done between two bodies.
+/// The step between two bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// Nothing: the packet is left as it was.
@@ -76,7 +76,7 @@ pub enum Reset {
     StripV6,
 }
 
-/// What is timed.
+/// The body that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimedBody {
     /// The datapath.
@@ -107,7 +107,7 @@ pub enum Datapath {
 pub struct LbVariant {
     /// The datapath.
     pub datapath: Datapath,
-    /// How its timed programs loop.
+    /// The kind of loop of the timed programs.
     pub looping: Loop,
     /// For targets whose clock counts instructions, where chance would show: hash tables place keys alike
     /// in every load, not by a random seed, and batches begin just after a tick of the timer.
@@ -139,15 +139,15 @@ pub struct Sources {
 /// A batch or replay on one CPU.
 #[derive(Clone, Debug)]
 pub struct LbWork {
-    /// Where.
+    /// The CPU.
     pub cpu: u32,
     /// The packet of the first operation.
     pub packet: Vec<u8>,
-    /// Its further sources.
+    /// Sources of the packets after it.
     pub sources: Sources,
 }
 
-/// What a replay saw of one operation.
+/// A replay's view of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayResult {
     /// The XDP action.
@@ -159,13 +159,13 @@ pub struct ReplayResult {
 /// Every counter of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbCounters {
-    /// By `enum counter`: VIP packets, LRU misses, TCP misses, floods.
+    /// Counts by `enum counter`: VIP packets, LRU misses, TCP misses, floods.
     pub events: Vec<u64>,
-    /// By XDP action.
+    /// Packets by XDP action.
     pub actions: Vec<u64>,
-    /// By VIP number: packets and bytes.
+    /// Packets and bytes by VIP number.
     pub vips: Vec<[u64; 2]>,
-    /// By real: packets and bytes.
+    /// Packets and bytes by real.
     pub reals: Vec<[u64; 2]>,
     /// Misses of the watched VIP, by real.
     pub real_misses: Vec<u64>,
@@ -293,7 +293,7 @@ impl LoadBalancer {
         })
     }
 
-    /// What a CPU's table holds of a flow, without counting as a use.
+    /// Returns what a CPU's table holds of a flow, without counting as a use.
     pub fn lookup(&self, cpu: u32, flow: &FlowKey) -> Result<Option<LruEntry>> {
         let entry = self
             .table(cpu)?

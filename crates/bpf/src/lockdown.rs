@@ -19,7 +19,7 @@ pub(crate) fn mode() -> Option<String> {
     chosen(&text)
 }
 
-/// Whether lockdown forbids reading the kernel.
+/// Returns true if lockdown forbids reading the kernel.
 pub(crate) fn forbids_looking() -> bool {
     mode().as_deref() == Some(NO_LOOKING)
 }

@@ -1,4 +1,4 @@
-//! What several readers of maps do alike.
+//! Steps that several readers of maps share.
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 

@@ -16,7 +16,7 @@ use crate::{
     run,
 };
 
-/// How many of the last lines that libbpf said go into an error.
+/// Last lines of libbpf's log that go into an error, at most.
 const LOG_LINES: usize = 12;
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());

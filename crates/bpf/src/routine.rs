@@ -68,7 +68,7 @@ pub(crate) use machine::{address, call, code, read_pages};
 /// The program that runs, also where its file has been replaced or removed since.
 pub(crate) const PROGRAM: &str = "/proc/self/exe";
 
-/// Where a routine stands in the file of this program.
+/// Returns the offset of a routine in the file of this program.
 pub(crate) fn file_offset(routine: Routine) -> std::io::Result<usize> {
     let address = address(routine);
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -212,7 +212,7 @@ mod machine {
         entry(routine) as usize
     }
 
-    /// What stands at its beginning just now.
+    /// Reads the bytes at a routine's beginning as they are just now.
     pub(crate) fn code(routine: Routine) -> [u8; super::SITE_BYTES] {
         // SAFETY: code of this program, which can be read, and each routine is padded to a cache line;
         // volatile, since the kernel changes it.

@@ -19,7 +19,7 @@ const ADDED_BYTES: usize = 1 << 16;
 pub struct SharedProgram {
     name: String,
     fd: OwnedFd,
-    /// Whether it gets its input as its context.
+    /// True where the program gets its input as its context.
     takes_context: bool,
     beside: BesidePacket,
 }
@@ -27,9 +27,9 @@ pub struct SharedProgram {
 /// The context of a packet, beside its bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BesidePacket {
-    /// Its bytes; none: as the kernel makes it.
+    /// Bytes of the context; none: as the kernel makes it.
     pub(crate) bytes: Vec<u8>,
-    /// Where it has the length of the packet.
+    /// Offset of the packet's length in the context.
     pub(crate) length_at: Option<usize>,
 }
 
@@ -63,7 +63,6 @@ impl SharedProgram {
         }
     }
 
-    /// Its descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -82,14 +81,14 @@ impl SharedProgram {
     }
 }
 
-/// What a program did in one run.
+/// The outcome of one run of a program.
 #[derive(Clone, Debug)]
 pub struct TestRun {
-    /// What it returned.
+    /// The program's return value.
     pub code: u32,
     /// The packet or the context that it left.
     pub output: Vec<u8>,
-    /// What the calling thread saw of it.
+    /// The run as the calling thread saw it.
     pub outside: OutsideTime,
 }
 

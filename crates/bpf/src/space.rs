@@ -1,6 +1,6 @@
-//! Where programs at functions of processes run.
+//! The side on which programs at functions of processes run.
 
-/// Where programs at functions of processes run.
+/// The side on which programs at functions of processes run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
     /// In the kernel, behind a trap.

@@ -10,7 +10,7 @@ use crate::{Space, error::Result, plain, skel::sslsniff::types};
 use kernel::KernelSniffer;
 use user::UserSniffer;
 
-/// What is taken of calls.
+/// The part of calls that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// All that they move.
@@ -35,7 +35,7 @@ pub struct SslPayload<'a> {
     pub direction: Direction,
     /// When the call returned (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// How long the call took.
+    /// Duration of the call.
     pub took_ns: u64,
     /// The process.
     pub process: u32,
@@ -43,26 +43,26 @@ pub struct SslPayload<'a> {
     pub thread: u32,
     /// The connection, by a number that the process has for one at a time.
     pub connection: u64,
-    /// Where it begins in what the call moved, in bytes.
+    /// Offset of the payload in what the call moved, in bytes.
     pub offset: u64,
-    /// Its bytes.
+    /// Bytes of the payload.
     pub payload: &'a [u8],
 }
 
-/// What was counted in the kernel.
+/// Counts from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SslCounts {
     /// Runs of a program: two a call.
     pub hits: u64,
     /// Calls that a probe in user space saw but could not run its program for.
     pub missed: u64,
-    /// What was read.
+    /// Counts of what was read.
     pub read: DirectionCounts,
-    /// What was written.
+    /// Counts of what was written.
     pub written: DirectionCounts,
 }
 
-/// What was counted in one direction.
+/// Counts in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionCounts {
     /// Calls that moved something.
@@ -74,7 +74,7 @@ pub struct DirectionCounts {
 }
 
 impl SslCounts {
-    /// What was added since those before.
+    /// Returns what was added since those before.
     pub fn since(self, before: Self) -> Self {
         let since = |now: DirectionCounts, before: DirectionCounts| DirectionCounts {
             calls: now.calls - before.calls,
@@ -90,7 +90,7 @@ impl SslCounts {
     }
 }
 
-/// What every version of OpenSSL has, and what came with 1.1.1.
+/// Functions that every version of OpenSSL has, and those that came with 1.1.1.
 const READ: &str = "SSL_read";
 const WRITE: &str = "SSL_write";
 const READ_EX: &str = "SSL_read_ex";
@@ -151,7 +151,7 @@ impl Sniffer {
         }
     }
 
-    /// What was counted since they were loaded.
+    /// Returns the counts since they were loaded.
     pub fn counts(&self) -> Result<SslCounts> {
         match &self.0 {
             Way::Kernel(sniffer) => sniffer.counts(),

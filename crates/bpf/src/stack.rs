@@ -33,7 +33,7 @@ pub const WHOLE: u32 = 127;
 const FUNCTION: &str = "tcp_rcv_established";
 const TRACEPOINT: &str = "tcp:tcp_probe";
 
-/// How often the event is made until it happens in the thread that makes it: a busy machine may leave it to another.
+/// Most tries to make the event happen in the thread that makes it: a busy machine may leave it to another.
 const TRIES: u32 = 200;
 
 /// Ways to attach, with the end of their programs' names.
@@ -44,7 +44,7 @@ pub const METHODS: [(AttachMethod, &str); 4] = [
     (AttachMethod::Fentry, "fentry"),
 ];
 
-/// What took a stack, attached in some way.
+/// A taker of stacks, attached in some way.
 pub type StackProgram = (StackTaker, AttachMethod);
 
 /// A batch of stacks.
@@ -80,7 +80,7 @@ pub struct StackPrograms {
 }
 
 impl StackPrograms {
-    /// What the kernel must have.
+    /// Returns the features that the kernel must have.
     pub fn needs(method: AttachMethod) -> Vec<Feature> {
         let further = [
             Feature::Btf,
@@ -238,7 +238,7 @@ impl StackPrograms {
         self.object.kernel_bytes()
     }
 
-    /// How often each stack was counted, by leaf or number; `None` where it is not counted.
+    /// Returns the count of each stack, by leaf or number; `None` where stacks are not counted.
     fn counts(&self, taker: StackTaker) -> Result<Option<BTreeMap<u64, u64>>> {
         match taker.walk() {
             Walk::Count => Ok(Some(

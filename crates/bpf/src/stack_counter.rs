@@ -40,7 +40,7 @@ const MODE_EVENTS: u32 = 1;
 const MODE_HELPER: u32 = 2;
 const COMM: usize = 16;
 
-/// Why a walk ended: `enum unwind_end`.
+/// Reasons for the end of a walk: `enum unwind_end`.
 const ENDED_DEEP: u32 = 0;
 const ENDED_LOST: u32 = 2;
 
@@ -50,8 +50,8 @@ const RECORDS_AT_ONCE: usize = 1 << 16;
 /// Leaves whose addresses are kept at most, so that a frequent stack is read once.
 const PATHS_KEPT: usize = 1 << 14;
 
-/// How often the rules are not read anew because a module is being loaded or unloaded. One that hangs there must not make
-/// all stacks stale for ever.
+/// Most times that the rules are not read anew because a module is being loaded or unloaded. One that hangs there must
+/// not make all stacks stale for ever.
 const MOST_WAITS: u32 = 50;
 
 /// A record of the ring buffer: its head, and the addresses behind it.
@@ -63,7 +63,7 @@ pub struct StackCounter {
     /// Names of the programs that take stacks.
     programs: Vec<&'static str>,
     _modules: Vec<Link>,
-    /// How often the rules were not read anew since modules came or went.
+    /// Times that the rules were not read anew since modules came or went.
     waits: u32,
     mode: StackMode,
     heard: Rc<RefCell<Vec<Record>>>,
@@ -73,13 +73,13 @@ pub struct StackCounter {
     whole: HashMap<(Rc<[u64]>, Generation), u64>,
     /// Addresses and generations of leaves that were reported lately.
     paths: HashMap<u32, (Rc<[u64]>, Generation)>,
-    /// What was missed until the programs were detached.
+    /// Events missed until the programs were detached.
     missed: Option<Option<u64>>,
     skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
 }
 
 impl StackCounter {
-    /// What the kernel must have.
+    /// Returns the features that the kernel must have.
     pub fn needs(method: AttachMethod) -> Vec<Feature> {
         let further = [
             Feature::Btf,
@@ -283,7 +283,8 @@ impl StackCounter {
         Ok(true)
     }
 
-    /// Whether modules came or went since the rules were read; for the helper's stacks, since the programs were attached.
+    /// Returns true if modules came or went since the rules were read; for the helper's stacks, since the programs were
+    /// attached.
     ///
     /// # Errors
     ///
@@ -332,7 +333,7 @@ impl StackCounter {
         Ok(missed)
     }
 
-    /// What became of events, so far.
+    /// Returns the accounts of events, so far.
     ///
     /// # Errors
     ///
@@ -467,7 +468,7 @@ pub fn tracepoints() -> Vec<String> {
         .collect()
 }
 
-/// Whether lockdown forbids reading the kernel's memory, and so its stacks.
+/// Returns true if lockdown forbids reading the kernel's memory, and so its stacks.
 pub fn is_locked_down() -> bool {
     lockdown::forbids_looking()
 }

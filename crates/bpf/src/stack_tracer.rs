@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// How often, and after what time, counts are read again while a program that was detached still runs on another CPU.
+/// Readings of the counts, and the pause between two, while a program that was detached still runs on another CPU.
 const READINGS: u32 = 200;
 const BETWEEN_READINGS: Duration = Duration::from_millis(1);
 
-/// What takes a stack.
+/// The code that takes a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackWalker {
     /// `bpf_get_stack()`.
@@ -34,18 +34,18 @@ pub enum StackWalker {
     Manual,
 }
 
-/// What becomes of a stack.
+/// The destination of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackDelivery {
-    /// It is written into a buffer of the CPU, and no one reads it.
+    /// A buffer of the CPU, which no one reads.
     Drop,
-    /// It goes through the ring buffer.
+    /// The ring buffer.
     Ring,
-    /// It is counted in the kernel. [`StackWalker::Manual`] only.
+    /// A count in the kernel. [`StackWalker::Manual`] only.
     Count,
 }
 
-/// What became of the events since the programs were attached.
+/// Accounts of the events since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracedStacks {
     /// Runs of the program.
@@ -70,7 +70,7 @@ pub struct StackTracer {
     _modules: Vec<Link>,
     method: AttachMethod,
     event: String,
-    /// What the tree had, and what else was counted, before it was attached.
+    /// Counts of the tree, and all others, before it was attached.
     before: TracedStacks,
     ring: RingBuffer<'static>,
     unwinder: Option<Unwinder>,
@@ -79,7 +79,7 @@ pub struct StackTracer {
 }
 
 impl StackTracer {
-    /// What the kernel must have.
+    /// Returns the features that the kernel must have.
     pub fn needs(method: AttachMethod, walker: StackWalker) -> Vec<Feature> {
         let further: &[Feature] = match walker {
             StackWalker::Helper => &[Feature::Btf, Feature::RingBuffer],
@@ -93,7 +93,7 @@ impl StackTracer {
         [&method.needs(), further].concat()
     }
 
-    /// Why this kernel has no such event, where it has none.
+    /// Returns the reason why this kernel has no such event, where it has none.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl StackTracer {
         Ok(())
     }
 
-    /// What all CPUs have counted since it was loaded.
+    /// Sums what all CPUs have counted since it was loaded.
     fn sum(&self) -> Result<TracedStacks> {
         let mut sum = TracedStacks::default();
         for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
@@ -280,7 +280,7 @@ impl StackTracer {
 }
 
 impl TracedStacks {
-    /// What was added since `before`.
+    /// Returns what was added since `before`.
     fn since(self, before: Self) -> Self {
         TracedStacks {
             events: self.events.saturating_sub(before.events),

@@ -31,13 +31,13 @@ impl StatsOn {
     }
 }
 
-/// Whether the account is on for everyone (`kernel.bpf_stats_enabled`). Whether a process keeps it on by a descriptor is
-/// not seen here, but by the runs that it counts.
+/// Returns true if the account is on for everyone (`kernel.bpf_stats_enabled`). Whether a process keeps it on by a
+/// descriptor is not seen here, but by the runs that it counts.
 pub fn enabled_by_sysctl() -> bool {
     fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.trim() != "0")
 }
 
-/// What the kernel has written down of a program's runs.
+/// The kernel's account of a program's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStats {
     /// Time in runs while the account was on, in nanoseconds, a part of what reading the clock costs
@@ -50,7 +50,7 @@ pub struct RunStats {
 }
 
 impl RunStats {
-    /// Of a loaded program.
+    /// Reads the account of a loaded program.
     pub fn read(program: &impl AsFd) -> Result<Self> {
         let info = info(program)?;
         Ok(RunStats {
@@ -60,14 +60,14 @@ impl RunStats {
         })
     }
 
-    /// Of the program that has this number.
+    /// Reads the account of the program that has this number.
     pub fn of_id(id: u32) -> Result<Self> {
         let program = libbpf_rs::Program::fd_from_id(id)
             .map_err(failed(format!("program {id}"), "opening it by its number"))?;
         Self::read(&program)
     }
 
-    /// What was added since `before`.
+    /// Returns what was added since `before`.
     pub fn since(self, before: Self) -> Self {
         RunStats {
             run_time_ns: self.run_time_ns.saturating_sub(before.run_time_ns),

@@ -48,13 +48,13 @@ pub struct SyscallKey {
 /// Calls of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyscallSum {
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// How long they took together, in nanoseconds.
+    /// Sum of their durations, in nanoseconds.
     pub ns: u64,
 }
 
-/// What was seen while it was attached.
+/// Counts while it was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyscallCounts {
     /// Calls that began and ended in that time, by kind.
@@ -100,7 +100,7 @@ pub struct Syscount {
 }
 
 impl Syscount {
-    /// What the kernel must have.
+    /// Returns the features that the kernel must have.
     pub fn needs() -> Vec<Feature> {
         [AttachMethod::Tracepoint.needs(), vec![Feature::RingBuffer]].concat()
     }

@@ -44,14 +44,14 @@ pub struct OpenObject {
     layout: GlobalsLayout,
 }
 
-/// How a map differs from its definition.
+/// Differences of a map from its definition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MapOverrides {
     /// The most entries that it can have; pages of an arena, bytes of a ring buffer.
     pub max_entries: Option<u32>,
     /// The size of a value.
     pub value_bytes: Option<u32>,
-    /// Whether its hash is the same in every load.
+    /// True for a hash that is the same in every load.
     pub zero_seed: bool,
 }
 
@@ -181,7 +181,7 @@ impl OpenObject {
         })
     }
 
-    /// Its types.
+    /// Returns the object's types.
     pub(crate) fn btf(&self) -> Result<Btf<'_>> {
         // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
         let btf = Btf::from_bpf_object(unsafe { self.libbpf().as_ref() });
@@ -324,7 +324,7 @@ impl TimedObject {
         })
     }
 
-    /// How many keys a map has, counted by user space one by one.
+    /// Returns the number of keys of a map, counted by user space one by one.
     pub fn entries(&self, map: &str) -> Result<u64> {
         Ok(self.map(map)?.keys().count() as u64)
     }

@@ -30,7 +30,7 @@ fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel")
 }
 
-/// What must be as before once all is dropped.
+/// State that must be as before once all is dropped.
 #[derive(Debug, PartialEq)]
 struct Left {
     programs: BTreeSet<u32>,
@@ -40,7 +40,7 @@ struct Left {
 }
 
 impl Left {
-    /// Whether nothing has come: what others left may go meanwhile.
+    /// Returns true if nothing has come: what others left may go meanwhile.
     fn is_within(&self, before: &Left) -> bool {
         self.programs.is_subset(&before.programs)
             && self.mounts.is_subset(&before.mounts)
@@ -79,7 +79,7 @@ fn await_as_before(before: &Left) {
     }
 }
 
-/// Whether this kernel can have it; says why not.
+/// Returns true if this kernel can have it; says why not.
 fn can(attach: Attach) -> bool {
     for feature in attach.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {

@@ -34,7 +34,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What must be afterwards as it was before.
+/// State that must be afterwards as it was before.
 #[derive(Debug, PartialEq)]
 struct State {
     programs: BTreeSet<String>,
@@ -98,7 +98,7 @@ fn assert_nothing_left(before: &State) {
     }
 }
 
-/// Whether the kernel has all that a type needs; says what it lacks.
+/// Returns true if the kernel has all that a type needs; says what it lacks.
 fn here(attach: Attach) -> bool {
     for feature in attach.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {

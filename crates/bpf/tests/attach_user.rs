@@ -69,7 +69,7 @@ fn current_thread() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Whether this kernel has it; says so where not.
+/// Returns true if this kernel has it; says so where not.
 fn can(attach: Attach) -> bool {
     let needs = attach.needs();
     let missing = needs.iter().find_map(|need| need.missing().expect("asked"));
@@ -128,7 +128,7 @@ fn hits_every_event(
     assert_eq!(probe.seen().expect(&name).hits, 0, "{name}: detached");
 }
 
-/// What was put into the code of a process, as `/proc/PID/mem` has it.
+/// Finds what was put into the code of a process, as `/proc/PID/mem` has it.
 fn placed_in(code: &[u8], now: &[u8], attach: Attach) -> Option<SiteCode> {
     let place = code.iter().zip(now).position(|(was, is)| was != is)?;
     if attach.space() == Space::User {

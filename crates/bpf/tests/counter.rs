@@ -33,7 +33,7 @@ const ON_FUNCTIONS: [AttachMethod; 7] = [
     AttachMethod::Fexit,
 ];
 
-/// Whether this kernel can have it; says why not.
+/// Returns true if this kernel can have it; says why not.
 fn can(method: AttachMethod, work: CounterBody) -> bool {
     for feature in Counter::needs(method, work) {
         if let Some(missing) = feature.missing().expect("an answer") {

@@ -26,7 +26,7 @@ fn options() -> Option<String> {
     }
 }
 
-/// Whether the kernel was built with an option; `None` where that is not known. Distributions are built
+/// Returns true if the kernel was built with an option; `None` where that is not known. Distributions are built
 /// with all that features need, as far as their version has it.
 fn built_with(option: &str) -> Option<bool> {
     match options() {
@@ -44,7 +44,7 @@ fn version() -> LinuxVersion {
     LinuxVersion::of_release(&release()).expect("a version")
 }
 
-/// Whether the capability of that name is in effect, by the kernel's numbers.
+/// Returns true if the capability of that name is in effect, by the kernel's numbers.
 fn capable(name: &str) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("a process");
     let effective = status

@@ -146,7 +146,7 @@ fn libssl(process: u32) -> PathBuf {
         .into()
 }
 
-/// Whether nginx and openssl are here.
+/// Returns true if nginx and openssl are here.
 fn servers() -> bool {
     let there = |program| {
         Command::new(program)

@@ -37,7 +37,7 @@ fn copy(mut child: Child) {
     assert!(child.wait().expect("a child").success());
 }
 
-/// What became of events, and how often each stack came.
+/// Fate of the events, and the count of each stack.
 struct Outcome {
     totals: StackTotals,
     stacks: BTreeMap<Vec<u64>, u64>,

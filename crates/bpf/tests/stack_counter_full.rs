@@ -35,7 +35,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use stack_storm::{StackStormSkel, StackStormSkelBuilder};
 
 const EVENT: (AttachMethod, &str) = (AttachMethod::RawTp, "bpf_trace:bpf_trace_printk");
-/// What interrupts it.
+/// Events that interrupt it.
 const INTERRUPTS: [(AttachMethod, &str); 2] = [
     (AttachMethod::Tracepoint, "irq_vectors:local_timer_entry"),
     (AttachMethod::Tracepoint, "irq:softirq_entry"),
@@ -48,7 +48,7 @@ const MILLION: u64 = 1_000_000;
 const ALL_OUTERMOST: u64 = 256;
 /// The deepest stack that can be asked for.
 const WHOLE: u32 = 127;
-/// How often all CPUs make stacks until one of their programs was interrupted by another.
+/// The most windows of stacks on all CPUs until one of their programs was interrupted by another.
 const WINDOWS: u32 = 200;
 
 /// Makes events with distinct stacks, in this process.
@@ -144,7 +144,7 @@ fn start(events: &[(AttachMethod, &str)], mode: StackMode, depth: u32) -> StackC
     StackCounter::start(&events, mode, &filter, rules).expect("attached")
 }
 
-/// How many addresses it takes to tell the storm's stacks from each other: up to its outermost call.
+/// Addresses that tell the storm's stacks from each other: up to its outermost call.
 fn distinct_depth(storm: &mut Storm, mode: StackMode) -> u32 {
     let counter = start(&[EVENT], mode, WHOLE);
     storm.make(0..ALL_OUTERMOST, || ());
@@ -156,7 +156,7 @@ fn distinct_depth(storm: &mut Storm, mode: StackMode) -> u32 {
     outermost.expect("distinct stacks") as u32 + 1
 }
 
-/// What became of events, and how often each stack came.
+/// Fate of the events, and the count of each stack.
 struct Outcome {
     totals: StackTotals,
     stacks: BTreeMap<Vec<u64>, u64>,
@@ -190,7 +190,7 @@ impl Outcome {
         }
     }
 
-    /// Of a storm of distinct stacks: each was an event, and each that is known came once.
+    /// Proves a storm of distinct stacks: each was an event, and each that is known came once.
     #[track_caller]
     fn assert_distinct(&self, stacks: u64) {
         assert_eq!(self.totals.events, stacks, "{:?}", self.totals);
@@ -269,7 +269,7 @@ fn the_helper_loses_stacks_and_that_is_counted() {
     );
 }
 
-/// Whether a stack leads through a program that was taking another one.
+/// Returns true if a stack leads through a program that was taking another one.
 fn is_nested(symbols: &KernelSymbols, stack: &[u64]) -> bool {
     let names = stack.iter().filter_map(|address| symbols.symbol(*address));
     let mut of_bpf = names.filter(|symbol| symbol.module == Some("bpf"));

@@ -24,7 +24,7 @@ fn packets() {
     }
 }
 
-/// What a tracer took in two windows with packets, and the stacks that came through its ring buffer.
+/// Results of a tracer in two windows with packets, and the stacks that came through its ring buffer.
 struct Taken {
     windows: [TracedStacks; 2],
     records: Vec<Vec<u64>>,

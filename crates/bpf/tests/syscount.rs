@@ -45,7 +45,7 @@ fn calls_of(calls: &SyscallCounts, process: u32, number: i64) -> u64 {
     of.map(|(_, sum)| sum.calls).sum()
 }
 
-/// What is counted of a `dd`, and of everyone.
+/// Counts calls during a `dd`: its own, or everyone's.
 fn count(filter: Filter, pick: impl Fn(&Child) -> u32) -> (u32, [u64; 2], SyscallCounts) {
     let mut counter = Syscount::load(filter).expect("loaded");
     let mut child = copier();

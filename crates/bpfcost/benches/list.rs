@@ -1,6 +1,6 @@
-//! How long `bpfcost list` takes to answer: `cargo bench -p bpfcost --bench list`.
+//! Time that `bpfcost list` takes to answer: `cargo bench -p bpfcost --bench list`.
 //!
-//! It must come in under 50 ms; the peer is `true`, which does nothing.
+//! The answer must come in under 50 ms; the peer is `true`, which does nothing.
 
 use std::{
     process::{Command, Stdio},

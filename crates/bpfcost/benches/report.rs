@@ -1,4 +1,4 @@
-//! How long reports take: `cargo bench -p bpfcost --bench report`.
+//! Time that reports take: `cargo bench -p bpfcost --bench report`.
 //!
 //! 29 cases of `xdp-lb` with 100,000 samples in all, and 12 of a workload with as many windows, each of which has 16
 //! further values; the HTML must come in under 1 s and 5 MB.
@@ -21,7 +21,7 @@ fn main() {
     views(sample_workload::sizes_in(2_800));
 }
 
-/// How long each view of a record takes.
+/// Times each view of a record.
 fn views(record: Record) {
     let samples: usize = record
         .cases

@@ -161,7 +161,7 @@ impl Drop for PrintkSwitch {
     }
 }
 
-/// What a program of ours does at an event must not be seen by the one of another case.
+/// A program of ours must not see what that of another case does at an event.
 #[test]
 fn one_program_is_attached_at_a_time() {
     let _turn = alone();

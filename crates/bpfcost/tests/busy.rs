@@ -21,18 +21,18 @@ use bpfcost_stats::{Estimate, sample::median};
 
 use crate::{definition::able, kept::valid_record, tool::Tool};
 
-/// What was asked for: of a short spell.
+/// Length of a short spell, as asked for.
 const SHORT_NS: f64 = 500.0;
-/// Of a long one beyond a short one.
+/// Length of a long one beyond a short one.
 const ASKED_NS: f64 = 1000.0;
-/// What spells may be longer for: they end at a reading of the clock, and interruptions may end them late.
+/// The most that spells may be longer: they end at a reading of the clock, and interruptions may end them late.
 const LONGER_NS: f64 = 500.0;
-/// What the interval may lie beside what was put in: caches are colder after it.
+/// Distance that the interval may have from what was put in: caches are colder after it.
 const BESIDE_NS: f64 = 100.0;
 /// An interval that is wider says nothing.
 const WIDEST_NS: f64 = 500.0;
 
-/// What runs of a case's program took in each epoch: what was put into them, and what an account says of them
+/// Times that runs of a case's program took in each epoch: what was put into them, and what an account says of them
 /// beyond, in nanoseconds a run.
 fn runs(record: &Record, case: &str, account: &str) -> Vec<[f64; 2]> {
     let case = record.cases.iter().find(|one| one.name == case);
@@ -48,7 +48,7 @@ fn runs(record: &Record, case: &str, account: &str) -> Vec<[f64; 2]> {
     epochs.collect()
 }
 
-/// What was put into the runs of a long spell, beyond those of a short one, and what was read of them beyond that.
+/// Times put into the runs of a long spell, beyond those of a short one, and what was read of them beyond that.
 fn more(record: &Record, place: &str, load: &str, account: &str) -> [Estimate; 2] {
     let [short, long] =
         ["500", "1500"].map(|ns| runs(record, &format!("{place}/{ns}{load}"), account));

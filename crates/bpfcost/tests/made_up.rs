@@ -40,7 +40,7 @@ quick = true
 check = [{ probe = "hits", equals = "ops" }]
 "#;
 
-/// Its client runs several times in a window. A run answers 10 requests with 30 bytes; the slowest took 1 ms, and
+/// A client that runs several times in a window. A run answers 10 requests with 30 bytes; the slowest took 1 ms, and
 /// 400 ms in the run that finds the agent's file.
 const STALLED: &str = r#"name = "stalled"
 about = "what does an agent do that stalls the server once?"

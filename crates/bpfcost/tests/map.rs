@@ -82,7 +82,7 @@ fn several_cpus_prove_themselves() {
     });
 }
 
-/// What the trial of a wrong program is found to be.
+/// The problem that the trial of a wrong program finds.
 fn problem(name: &str) -> Option<Problem> {
     if !require::host() {
         return None;

@@ -10,7 +10,7 @@ mod syntax;
 
 use std::{collections::BTreeSet, fs};
 
-/// What each mutation of a source makes of its text.
+/// Descriptions of each mutation of a source.
 fn mutations(source: &str) -> Vec<String> {
     let one = |mutation: syntax::Mutation| {
         let new = match mutation.new.as_str() {

@@ -7,26 +7,26 @@ use bpfcost_bpf::Feature;
 
 use super::{Probe, agent::Agent};
 
-/// What follows the name of a probe, between colons.
+/// The words after the name of a probe, between colons.
 pub type Arguments = [String];
 
 /// A probe that this program brings.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// How it is written, its name first: `busy:EVENT:NANOSECONDS`.
+    /// Spelling, with the name first: `busy:EVENT:NANOSECONDS`.
     pub form: &'static str,
-    /// What the kernel must have; an error where the arguments are wrong.
+    /// Kernel features that it needs; an error where the arguments are wrong.
     pub needs: fn(&Arguments) -> Result<Vec<Feature>>,
-    /// Why this kernel does not have what the arguments name, or `None`.
+    /// Reason that this kernel does not have what the arguments name, or `None`.
     pub absent: fn(&Arguments) -> Result<Option<String>>,
     /// Seconds that switching it on and off takes once it is started: mostly the kernel's wait until no CPU is in a
     /// program any more.
     pub switch_s: f64,
-    /// Where it runs.
+    /// Process that runs it.
     pub runs: Runs,
 }
 
-/// Where a built-in probe runs, and how it is opened there.
+/// The process that runs a built-in probe, and the function that opens it there.
 #[derive(Clone, Copy, Debug)]
 pub enum Runs {
     /// In this process: it has nothing to do in user space.
@@ -65,7 +65,7 @@ impl BuiltIn {
         }
     }
 
-    /// Its name.
+    /// Name: the first word of the form.
     pub(super) fn name(&self) -> &'static str {
         self.form.split(':').next().unwrap_or(self.form)
     }

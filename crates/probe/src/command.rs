@@ -24,11 +24,11 @@ use bpfcost_process::{
     restore::{RestoreGuard, SavedState},
 };
 
-/// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.
+/// Time that a tool has to load its programs: bpftrace needs one second, bcc's compiler some five.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// When a tool without BPF counts as started.
 const UP: Duration = Duration::from_secs(1);
-/// How long a tool may take to end after SIGINT: many print all that they have counted.
+/// Time that a tool has to end after SIGINT: many print all that they have counted.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Tools that are known to do without BPF programs.
 const WITHOUT_BPF: [&str; 5] = ["gdb", "ltrace", "perf", "strace", "tcpdump"];
@@ -49,7 +49,7 @@ exec sh -c "$1"
 #[derive(Debug)]
 pub(super) struct Tool {
     command: String,
-    /// Whether it does without BPF programs.
+    /// True for a tool without BPF programs.
     plain: bool,
     running: Option<RunningTool>,
     /// Put back when it is gone.
@@ -195,7 +195,7 @@ fn wrapped(command: &str) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Whether the file systems that tracers look for are mounted.
+/// Returns true where the file systems that tracers look for are mounted.
 fn has_tracefs() -> bool {
     let there = |path: &str| Path::new(path).is_dir();
     there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing")

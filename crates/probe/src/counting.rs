@@ -35,9 +35,9 @@ const KINDS: [(&str, AttachMethod); 10] = [
     ("fexit", AttachMethod::Fexit),
 ];
 
-/// How long a busy program is busy where nothing else is said, in nanoseconds.
+/// Default time that a busy program is busy, in nanoseconds.
 const BUSY_NS: u64 = 1000;
-/// How long it can be: the shortest has some turns of its loop, the longest no watchdog minds.
+/// Limits of that time: the shortest has some turns of its loop, the longest no watchdog minds.
 const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 
 /// The entry of `builtin:event`.
@@ -58,7 +58,7 @@ pub(super) const BUSY: BuiltIn = BuiltIn {
     runs: Runs::Here(|arguments| CounterSpec::busy(arguments)?.load()),
 };
 
-/// What is counted, and how.
+/// The counted event, and how it is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CounterSpec {
     method: AttachMethod,
@@ -130,12 +130,12 @@ impl CounterSpec {
         })
     }
 
-    /// What the kernel must have.
+    /// Kernel features that it needs.
     fn needs(&self) -> Vec<Feature> {
         Counter::needs(self.method, self.work)
     }
 
-    /// Why this kernel has no such event, where it has none.
+    /// Reason that this kernel has no such event, where it has none.
     fn absent(&self) -> Result<Option<String>> {
         Ok(Counter::absent(self.method, &self.event)?)
     }

@@ -18,7 +18,7 @@ pub struct Inventory {
     parts: BTreeMap<String, usize>,
     /// The kernel's numbers of the links, which stay the same while they are attached.
     links: BTreeSet<u32>,
-    /// Whether some program has an attachment that the kernel lists.
+    /// True where some program has an attachment that the kernel lists.
     is_attached: bool,
 }
 
@@ -27,9 +27,9 @@ pub struct Inventory {
 pub struct ExpectedParts {
     /// At least these.
     parts: BTreeMap<String, usize>,
-    /// Whether there may be others: the rehearsal had more at its end than at its begin, or fewer.
+    /// True where others are allowed: the rehearsal had more at its end than at its begin, or fewer.
     is_open: bool,
-    /// Whether the links at the begin of a window must be there at its end: in the rehearsal they were.
+    /// True where the links at the begin of a window must be there at its end: in the rehearsal they were.
     keeps_links: bool,
 }
 
@@ -81,7 +81,7 @@ impl Inventory {
         *self.parts.entry(part).or_default() += 1;
     }
 
-    /// Whether it has programs, but none with an attachment that the kernel lists.
+    /// Returns true for programs without any attachment that the kernel lists.
     pub fn is_unseen(&self) -> bool {
         !self.parts.is_empty() && !self.is_attached
     }

@@ -17,9 +17,9 @@ struct StartedSet {
     processes: BTreeMap<u32, u64>,
 }
 
-/// How long a killed process may take to end: on a busy machine it waits for a CPU first.
+/// Time that a killed process has to end: on a busy machine it waits for a CPU first.
 const ENDED: Duration = Duration::from_secs(2);
-/// How often that is checked.
+/// Interval of the checks for that.
 const LOOK: Duration = Duration::from_millis(5);
 
 static STARTED: Mutex<StartedSet> = Mutex::new(StartedSet {

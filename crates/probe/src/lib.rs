@@ -50,7 +50,7 @@ pub trait Probe {
     /// Switches it off, and returns what it counted since it was switched on.
     fn detach(&mut self) -> Result<WindowCounts, Fault>;
 
-    /// Its processes; their CPU time is counted as the probe's.
+    /// Processes of the probe; their CPU time is counted as the probe's.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
@@ -78,7 +78,7 @@ pub struct WindowCounts {
     pub counts: BTreeMap<String, u64>,
 }
 
-/// What was given as a probe is none: wrong input, on every machine.
+/// An error for input that is no probe: wrong on every machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongProbe(String);
@@ -104,14 +104,14 @@ pub fn there(spec: &Spec) -> Result<()> {
     })
 }
 
-/// Whether a probe looks at the processes of a server: all built-in agents do.
+/// Returns true for a probe that looks at the processes of a server: all built-in agents do.
 pub fn is_of_server(spec: &Spec) -> bool {
     let mut probes = built_in(spec).filter_map(|(one, _)| one.ok());
     probes.any(|one| matches!(one.runs, Runs::Agent(_)))
 }
 
-/// Whether a probe has several parts that run in the probed processes: each would stop a process that starts, and let it go
-/// before the other is there.
+/// Returns true for a probe with several parts that run in the probed processes: each would stop a process that
+/// starts, and let it go before the other is there.
 pub fn is_in_user_space_twice(spec: &Spec) -> bool {
     let space = Space::User;
     let parts = spec.parts().iter();

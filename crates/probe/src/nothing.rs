@@ -4,7 +4,7 @@ use super::{BuiltIn, Probe, WindowCounts};
 use bpfcost_model::Fault;
 use bpfcost_process::RunContext;
 
-/// Its entry.
+/// The entry of `builtin:nothing`.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("nothing", |_| Ok(Box::new(Nothing)));
 
 #[derive(Debug)]

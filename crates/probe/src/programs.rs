@@ -12,19 +12,19 @@ use procfs::process::all_processes;
 use super::inventory::Inventory;
 use bpfcost_process::bpf_programs;
 
-/// How long what is loaded and attached must stay the same to be all of it.
+/// Time for which what is loaded and attached must stay the same to be all of it.
 const STABLE: Duration = Duration::from_millis(300);
-/// How often it is looked at.
+/// Interval of the looks at it.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the kernel may take to free programs whose processes have ended.
+/// Time that the kernel has to free programs whose processes have ended.
 const FREED: Duration = Duration::from_secs(3);
 
 /// The programs of processes that are being started.
 #[derive(Debug)]
 pub(super) struct Loading {
-    /// What was in the kernel before.
+    /// Programs that were in the kernel before.
     before: BTreeSet<u32>,
-    /// Whether programs are theirs only if they hold them.
+    /// True where only programs that they hold count as theirs.
     only_held: bool,
     programs: BTreeSet<u32>,
     inventory: Inventory,
@@ -69,8 +69,8 @@ impl Loading {
             .collect()
     }
 
-    /// What they hold by their open files; else what is new in the kernel and held by no other process, for some close
-    /// theirs once they are attached.
+    /// Programs that they hold by their open files; else those that are new in the kernel and held by no other process,
+    /// for some close theirs once they are attached.
     fn programs_of(&self, pids: &[u32]) -> BTreeSet<u32> {
         let held = held(pids);
         let new: BTreeSet<u32> = loaded().difference(&self.before).copied().collect();

@@ -10,14 +10,14 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use anyhow::{Error, anyhow, bail};
 use bpfcost_bpf::Space;
 
-/// What a probe is.
+/// A probe's specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// One of this program's own, with its arguments: `builtin:syscount:kernel`.
     BuiltIn {
-        /// Its name.
+        /// Name, without `builtin:`.
         name: String,
-        /// Its arguments.
+        /// Arguments after the name.
         arguments: Vec<String>,
     },
     /// A BPF object, and the one program of it that is to run; all where none is named.
@@ -26,7 +26,7 @@ pub enum Spec {
         path: PathBuf,
         /// The program.
         program: Option<String>,
-        /// Where its programs run.
+        /// Kernel or user space, in which its programs run.
         space: Space,
     },
     /// A systemd unit.
@@ -39,11 +39,11 @@ pub enum Spec {
     Joined(Vec<Spec>),
 }
 
-/// What begins a built-in probe.
+/// Prefix of a built-in probe.
 const BUILT_IN: &str = "builtin:";
-/// What begins an object that runs in the probed processes.
+/// Prefix of an object that runs in the probed processes.
 const USER: &str = "user:";
-/// What begins a command without BPF programs.
+/// Prefix of a command without BPF programs.
 const PROCESS: &str = "process:";
 
 impl FromStr for Spec {
@@ -72,7 +72,7 @@ impl Spec {
         }
     }
 
-    /// Whether all of it is this program's own.
+    /// Returns true where all parts are built in.
     pub fn is_built_in(&self) -> bool {
         let mut parts = self.parts().iter();
         parts.all(|part| matches!(part, Spec::BuiltIn { .. }))
@@ -229,7 +229,7 @@ fn object_of(text: &str, space: Space) -> Option<Spec> {
     })
 }
 
-/// What stands before an object.
+/// Prefix of an object.
 fn prefix(space: Space) -> &'static str {
     match space {
         Space::Kernel => "",

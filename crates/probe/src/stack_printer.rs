@@ -98,7 +98,7 @@ impl StackPrinter {
         lines.map(|line| line.len() as u64).sum::<u64>() + 1
     }
 
-    /// What was printed since the last call; an error where that failed.
+    /// Takes the counts of what was printed since the last call; an error where that failed.
     pub fn take_counts(&mut self) -> Result<PrintedStacks> {
         let counts = PrintedStacks {
             stacks: mem::take(&mut self.stacks),

@@ -7,7 +7,7 @@ use super::{BuiltIn, Probe, WindowCounts};
 use bpfcost_model::Fault;
 use bpfcost_process::RunContext;
 
-/// Its entry.
+/// The entry of `builtin:stats`.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("stats", |_| Ok(Box::new(Stats::default())));
 
 #[derive(Debug, Default)]

@@ -19,16 +19,16 @@ use bpfcost_process::{
     restore::{RestoreGuard, SavedState, systemctl},
 };
 
-/// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
-/// not every agent has some.
+/// Time to wait for a unit's BPF programs; systemd says that it is started only when it is ready, and not every
+/// agent has some.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct SystemdUnit {
     name: String,
-    /// What it has loaded since it was started.
+    /// Programs loaded since it was started.
     loading: Option<Loading>,
-    /// Its control group while it runs.
+    /// Control group while it runs.
     group: Option<PathBuf>,
     /// Starts or stops it when this is gone.
     _before: RestoreGuard,

@@ -15,37 +15,37 @@ use crate::{
 /// The first kernel that reports the events a link to many functions missed (3acf8ace6823).
 const LINKS_TELL: LinuxVersion = LinuxVersion((6, 7));
 
-/// How a program is attached.
+/// A way to attach a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMethod {
-    /// To a tracepoint, through perf.
+    /// A tracepoint, through perf.
     Tracepoint,
-    /// To a tracepoint itself.
+    /// A tracepoint itself.
     RawTp,
     /// The same, with the types of its arguments.
     TpBtf,
-    /// By a kprobe at the function's entry: on ftrace's call, where there is one.
+    /// A kprobe at the function's entry: on ftrace's call, where there is one.
     Kprobe,
-    /// By a kprobe on the first instruction behind ftrace's call, by a breakpoint: each call of the function
+    /// A kprobe on the first instruction behind ftrace's call, with a breakpoint: each call of the function
     /// comes there, and never by ftrace.
     KprobeInt3,
-    /// By an fprobe on the function's entry.
+    /// An fprobe on the function's entry.
     KprobeMulti,
-    /// By a kretprobe.
+    /// A kretprobe.
     Kretprobe {
         /// Instances that it holds ready: as many calls can be inside at once, 1 to 4096.
         maxactive: u32,
     },
-    /// By an fprobe on the function's return.
+    /// An fprobe on the function's return.
     KretprobeMulti,
-    /// By a trampoline at the function's entry.
+    /// A trampoline at the function's entry.
     Fentry,
-    /// By a trampoline around the function.
+    /// A trampoline around the function.
     Fexit,
 }
 
 impl AttachMethod {
-    /// As an attach type.
+    /// Returns the attach type.
     pub fn attach(self) -> Attach {
         match self {
             AttachMethod::Tracepoint => Attach::Tracepoint,
@@ -61,7 +61,7 @@ impl AttachMethod {
         }
     }
 
-    /// Whether what it is attached to is a tracepoint, `category:name`, and not a function.
+    /// Returns true if the target is a tracepoint, `category:name`, and not a function.
     pub fn takes_tracepoints(self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ impl AttachMethod {
         )
     }
 
-    /// What the kernel must have, the most telling first.
+    /// Kernel features that this needs, the most informative first.
     pub fn needs(self) -> Vec<Feature> {
         let needs = self.attach().own_needs();
         let further: &[Feature] = match self {
@@ -99,7 +99,7 @@ impl AttachMethod {
         self.attach().aim_at(program, target)
     }
 
-    /// Why a program that was aimed can't be loaded, where the event is why.
+    /// Explains why an aimed program can't be loaded, where the event is the cause.
     pub(crate) fn explain_load(self, event: &str, error: Error) -> Error {
         match error {
             // libbpf looks for the function, and says nothing where there is none.
@@ -119,7 +119,7 @@ impl AttachMethod {
     }
 }
 
-/// What some ways to attach need and is dear to get: made where it is needed, and kept for the next time.
+/// Tools that some attach methods need and that are costly to get: made on first need, and kept for later.
 #[derive(Default)]
 pub(crate) struct Toolbox(Option<Tools>);
 
@@ -204,7 +204,7 @@ impl MethodAttachment {
     }
 }
 
-/// Whether this kernel says what a link to many functions missed.
+/// Returns true if this kernel reports the events that a link to many functions missed.
 fn links_tell() -> bool {
     LinuxVersion::of_release(&feature::release()).is_some_and(|version| version >= LINKS_TELL)
 }

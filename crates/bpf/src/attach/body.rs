@@ -24,7 +24,7 @@ pub enum Body: BodyInfo {
 }
 }
 
-/// What is known of a body.
+/// Facts about a body.
 struct BodyInfo {
     name: &'static str,
     about: &'static str,
@@ -36,17 +36,17 @@ const fn body_info(name: &'static str, about: &'static str, needs: &'static [Fea
 }
 
 impl Body {
-    /// What it does, in a few words.
+    /// Describes the body's work, in a few words.
     pub fn about(self) -> &'static str {
         self.known().about
     }
 
-    /// What the kernel must have for it.
+    /// Kernel features that the body needs.
     pub fn needs(self) -> &'static [Feature] {
         self.known().needs
     }
 
-    /// Whether it writes into the ring buffer.
+    /// Returns true if the body writes into the ring buffer.
     pub(crate) fn fills_ring(self) -> bool {
         matches!(self, Body::Ringbuf | Body::RingbufWakeup)
     }

@@ -8,7 +8,7 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 
-/// What was taken out of buffers.
+/// Counts of records taken out of buffers, and of lost ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferCounts {
     /// Records.

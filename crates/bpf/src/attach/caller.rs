@@ -38,12 +38,12 @@ impl Caller {
         })
     }
 
-    /// Its number.
+    /// The process's ID.
     pub(super) fn pid(&self) -> i32 {
         self.child.pid()
     }
 
-    /// What stands at a routine's beginning there.
+    /// Reads the code at a routine's beginning in that process.
     pub(super) fn code(&self, routine: Routine) -> Result<[u8; SITE_BYTES]> {
         let words = self.ask(&[ask::CODE, routine as u64])?;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -116,7 +116,7 @@ fn ended() -> Error {
     ))
 }
 
-/// What it is asked: the first word.
+/// Kinds of requests to the process: the first word.
 mod ask {
     /// For the code of a routine.
     pub(super) const CODE: u64 = 0;
@@ -126,7 +126,7 @@ mod ask {
     pub(super) const THREADS: u64 = 2;
 }
 
-/// What the process does: it answers until nobody asks. An answer begins with 0; else it is an error's
+/// Answers requests in the process until nobody asks. An answer begins with 0; else it is an error's
 /// text, a byte a word.
 fn serve(channel: &UnixStream) {
     let mut pinned = None;

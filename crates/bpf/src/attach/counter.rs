@@ -23,18 +23,18 @@ const BUSY: u32 = 2;
 const CALLS: u32 = 3;
 const SPELLS: u64 = 64;
 
-/// What stands in the place of a process that no run has written yet: none has it as its number.
+/// Byte that fills the place of a process that no run has written yet: no process has such a number.
 const UNWRITTEN: u8 = 0xff;
 
-/// How often spells are timed; the fastest time counts, because nothing interrupted it.
+/// Timings of the spells; the fastest one counts, because nothing interrupted it.
 const TIMINGS: u32 = 32;
 
-/// What runs may be busy for at most, on average: so many times what was asked and a delay. A machine that is shared
+/// Limit of the runs' average busy time, as a multiple of the requested time plus a delay. A machine that is shared
 /// stretches some, and never all by so much.
 const SLOWEST: u64 = 10;
 const LATE_NS: u64 = 1000;
 
-/// What each run does beside being counted.
+/// Work of each run beside being counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterBody {
     /// Nothing.
@@ -51,7 +51,7 @@ pub enum CounterBody {
 }
 
 impl CounterBody {
-    /// Its number, and the program that user space runs for it.
+    /// The body's number, and the program that user space runs for it.
     fn code_and_runner(self) -> (u32, Option<&'static str>) {
         match self {
             CounterBody::Null => (NULL, None),
@@ -65,7 +65,7 @@ impl CounterBody {
 const TIME_SPELLS: &str = "time_spells";
 const NOTE_CALLER: &str = "note_caller";
 
-/// What a counter counted.
+/// The counts of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HitCounts {
     /// Runs of the program, on all CPUs: all of them, or those of this process where others are counted apart.
@@ -80,7 +80,7 @@ pub struct HitCounts {
 }
 
 impl HitCounts {
-    /// What was added since `before`.
+    /// Returns the increase since `before`.
     pub fn since(self, before: Self) -> Self {
         let missed = self.missed.zip(before.missed);
         HitCounts {
@@ -97,7 +97,7 @@ pub struct Counter {
     method: AttachMethod,
     event: String,
     held: Option<MethodAttachment>,
-    /// What was counted before it was attached: counts of a program begin when it is loaded.
+    /// Counts from before the program was attached: they begin when it is loaded.
     before: HitCounts,
     work: CounterBody,
     tools: Toolbox,
@@ -115,7 +115,7 @@ impl Counter {
         [&method.needs(), further].concat()
     }
 
-    /// Why this kernel has no such event, where it has none: tracepoints come and go between kernels.
+    /// Explains why this kernel has no such event, or returns `None`: tracepoints come and go between kernels.
     pub fn absent(method: AttachMethod, event: &str) -> Result<Option<String>> {
         if !method.takes_tracepoints() {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// How it is attached.
+    /// The method that attaches the program.
     pub fn method(&self) -> AttachMethod {
         self.method
     }
@@ -187,7 +187,7 @@ impl Counter {
         Ok(())
     }
 
-    /// What it counted since it was attached.
+    /// Returns the counts since it was attached.
     pub fn counted(&mut self) -> Result<HitCounts> {
         let missed = self.missed()?;
         self.since_attached(missed)
@@ -224,7 +224,7 @@ impl Counter {
         held.missed(&self.skeleton.program(name(self.method))?)
     }
 
-    /// What all CPUs have counted since it was loaded.
+    /// Sums the counts of all CPUs since it was loaded.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl Counter {
         Ok(())
     }
 
-    /// What a spell takes that waits for that time, in nanoseconds.
+    /// Times a spell that waits for `ns`, and returns its duration in nanoseconds.
     fn time_spell(&mut self, ns: u64) -> Result<u64> {
         self.set_spell(ns);
         let mut fastest = u64::MAX;

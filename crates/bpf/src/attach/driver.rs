@@ -82,7 +82,7 @@ pub enum Driver: DriverInfo {
 }
 }
 
-/// What is known of a driver.
+/// Facts about a driver.
 struct DriverInfo {
     name: &'static str,
     about: &'static str,
@@ -91,7 +91,7 @@ struct DriverInfo {
     source: EventSource,
 }
 
-/// What makes the events.
+/// Source of a driver's events.
 enum EventSource {
     Kernel(DriverCall),
     Calls(Routine),
@@ -100,7 +100,7 @@ enum EventSource {
     PageFaults,
 }
 
-/// What a program of `bpf/driver.bpf.c` calls in its timed loop.
+/// The call that a program of `bpf/driver.bpf.c` makes in its timed loop.
 #[derive(Clone, Copy)]
 pub(super) struct DriverCall {
     /// The program's name, for the cheapest loop.
@@ -151,12 +151,12 @@ const fn calls(name: &'static str, about: &'static str, routine: Routine) -> Dri
 }
 
 impl Driver {
-    /// What an event is.
+    /// Describes an event.
     pub fn about(self) -> &'static str {
         self.known().about
     }
 
-    /// What the kernel must have for these events.
+    /// Kernel features that these events need.
     pub fn needs(self) -> &'static [Feature] {
         self.known().needs
     }
@@ -166,7 +166,7 @@ impl Driver {
         self.known().most
     }
 
-    /// What is called in the kernel for each event, where that is known.
+    /// The call in the kernel for each event, where that is known.
     pub(super) fn called(self) -> Option<DriverCall> {
         match self.known().source {
             EventSource::Kernel(called) => Some(called),
@@ -197,14 +197,14 @@ impl Driver {
     }
 }
 
-/// What a batch should be.
+/// A request for a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRequest {
     /// Events, at least 1.
     pub events: u64,
-    /// Where: the calling thread is on it already, and stays.
+    /// CPU of the batch: the calling thread is on it already, and stays.
     pub cpu: u32,
-    /// Whether the batch begins just after a tick of the timer; see [`crate::timing::Request`].
+    /// True to begin the batch just after a tick of the timer; see [`crate::timing::Request`].
     pub after_tick: bool,
 }
 
@@ -260,7 +260,7 @@ pub trait Events {
 
 /// A program that is attached. Dropping it detaches the program, and puts back every setting.
 pub trait Attachment {
-    /// What is wrong with how it is attached just now, asked before and after each batch.
+    /// Returns what is wrong with the attachment just now, if anything; asked before and after each batch.
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         Ok(None)
     }
@@ -270,7 +270,7 @@ pub trait Attachment {
         None
     }
 
-    /// What was put at the probe's site, where that is code of user space.
+    /// The code put at the probe's site, where that is code of user space.
     fn placed(&self) -> Option<SiteCode> {
         None
     }
@@ -284,11 +284,11 @@ pub trait Attachment {
 /// A state that is not what an attach type means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What was looked at, e.g. `kprobe's state`.
+    /// The state that was checked, e.g. `kprobe's state`.
     pub check: &'static str,
-    /// What it should be.
+    /// The expected state.
     pub expected: String,
-    /// What it is.
+    /// The actual state.
     pub got: String,
 }
 

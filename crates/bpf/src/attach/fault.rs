@@ -35,8 +35,8 @@ use crate::{
 /// Pages of the mapping, as many as the largest batch has.
 const PAGES: usize = MOST_FAULTS as usize;
 
-/// Where they should be: below all else. The kernel walks the process's mappings in the order of their
-/// addresses, and so finds these first, however many there are (by 43 instructions did a fault differ
+/// Preferred address of the mapping: below all else. The kernel walks the process's mappings in the order of
+/// their addresses, and so finds this one first, however many there are (by 43 instructions did a fault differ
 /// between two builds of one program).
 const LOW: usize = 0x1000_0000;
 

@@ -25,7 +25,7 @@ pub(super) const ENTRIES: u32 = 1024;
 /// Room for what a driver makes beside the timed events: frames come in sets of 64, with two sets around.
 const SPARE_EVENTS: u64 = 256;
 
-/// What stands in the per-CPU array before a program writes there: no process and no CPU has it as its
+/// Byte that fills the per-CPU array before a program writes there: no process and no CPU has such a
 /// number.
 const UNWRITTEN: u8 = 0xff;
 

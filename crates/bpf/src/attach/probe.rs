@@ -53,7 +53,7 @@ impl ProbePrograms {
         Ok(ProbePrograms { attach, loaded })
     }
 
-    /// How its programs are attached.
+    /// The attach type of the programs.
     pub fn attach(&self) -> Attach {
         self.attach
     }
@@ -102,7 +102,7 @@ impl ProbePrograms {
         }
     }
 
-    /// What runs left since then.
+    /// Returns the counts that runs left since [`forget`](Self::forget).
     pub fn seen(&self) -> Result<ProbeCounts> {
         let skeleton = match &self.loaded {
             Loaded::User(probes) => return user_programs::seen(&probes.borrow()),
@@ -120,7 +120,7 @@ impl ProbePrograms {
         })
     }
 
-    /// What the kernel wrote down of a program's runs so far: nothing where they are in user space.
+    /// Reads the kernel's statistics of a program's runs so far: none where they are in user space.
     pub fn run_stats(&self, body: Body) -> Result<RunStats> {
         match &self.loaded {
             Loaded::User(_) => Ok(RunStats::default()),

@@ -25,7 +25,7 @@ use crate::{
 };
 use section::{Found, Section};
 
-/// What an object's programs did while they were attached.
+/// Counts of an object's programs while they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessCounts {
     /// Runs of programs.
@@ -42,14 +42,14 @@ pub struct ProcessObject {
     sections: Vec<Section>,
     /// The ring buffers, by name.
     rings: Vec<String>,
-    /// Whether programs write lines of text, which count as records.
+    /// True if programs write lines of text, which count as records.
     writes_lines: bool,
     /// Stops processes that start.
     starts: Option<Starts>,
     attached: Vec<Process>,
     /// The places that were found in a file, by its section's number, with where that file was mapped: none is read twice.
     places: BTreeMap<(usize, FileId), (Mapping, Vec<Found>)>,
-    /// Of processes that it is not attached to any more.
+    /// Counts of processes that it is not attached to any more.
     ended: ProcessCounts,
     taken: BufferCounts,
     probes: Probes,
@@ -63,7 +63,7 @@ struct Process {
     sections: BTreeSet<usize>,
 }
 
-/// How often it is looked for more processes.
+/// Most searches for further processes.
 const LOOKS: u32 = 10;
 
 /// A file: its device and its inode.
@@ -356,7 +356,7 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// Whether it has ring buffers, or writes lines of text, which have to be read.
+    /// Returns true if the object has ring buffers, or writes lines of text, which have to be read.
     pub fn has_buffers(&self) -> bool {
         !self.rings.is_empty() || self.writes_lines
     }
@@ -409,7 +409,7 @@ fn mapped(pid: i32, mapping: &Mapping) -> PathBuf {
     format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
 }
 
-/// What a process has mapped; nothing, if it is gone.
+/// Lists a process's mappings; none if it is gone.
 fn mappings_of(pid: i32) -> Result<Vec<Mapping>> {
     Ok(unless_gone(pid, process::mappings(pid))?.unwrap_or_default())
 }

@@ -158,7 +158,7 @@ pub enum Attach: AttachInfo {
 }
 }
 
-/// What is known of an attach type.
+/// Facts about an attach type.
 struct AttachInfo {
     name: &'static str,
     driver: Driver,
@@ -234,10 +234,10 @@ pub(crate) enum ProgramKind: ProgramKindInfo {
 }
 }
 
-/// What is known of a kind of programs.
+/// Facts about a kind of programs.
 struct ProgramKindInfo {
     name: &'static str,
-    /// Whether they see packets, where there is no process and no stack to walk.
+    /// True if they see packets, where there is no process and no stack to walk.
     packets: bool,
 }
 
@@ -265,7 +265,7 @@ impl Attach {
         self.known().kind
     }
 
-    /// What the kernel must have, the most telling first.
+    /// Kernel features that this needs, the most informative first.
     pub fn needs(self) -> Vec<Feature> {
         let info = self.known();
         [info.needs, info.driver.needs()].concat()
@@ -276,17 +276,17 @@ impl Attach {
         self.known().needs
     }
 
-    /// How often the program runs for an event.
+    /// Runs of the program for each event.
     pub fn runs_per_event(self) -> u64 {
         self.known().runs
     }
 
-    /// Whether the program runs at the return of a function.
+    /// Returns true if the program runs at the return of a function.
     pub(crate) fn at_return(self) -> bool {
         self.known().at_return
     }
 
-    /// Where its programs run.
+    /// The space that its programs run in.
     pub fn space(self) -> Space {
         self.known().space
     }
@@ -296,7 +296,7 @@ impl Attach {
         self.known().expected
     }
 
-    /// Whether its programs also run for events of other processes, and filter those out themselves.
+    /// Returns true if its programs also run for events of other processes, and filter those out themselves.
     pub fn sees_others(self) -> bool {
         matches!(
             self.kind(),
@@ -304,7 +304,7 @@ impl Attach {
         )
     }
 
-    /// Why its programs can't have this body, on any kernel.
+    /// Explains why its programs can't have this body on any kernel; `None` if they can.
     pub fn refuses(self, body: Body) -> Option<&'static str> {
         match body {
             Body::Stack if self.sees_packets() => {
@@ -317,7 +317,7 @@ impl Attach {
         }
     }
 
-    /// Whether its programs see packets, where there is no process.
+    /// Returns true if its programs see packets, where there is no process.
     pub(super) fn sees_packets(self) -> bool {
         self.kind().known().packets
     }

@@ -30,7 +30,7 @@ const PROVIDER: &str = "bpfcost";
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 
-/// What is put at a probe's site while it is attached.
+/// Code put at a probe's site while it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SiteCode {
     /// A breakpoint.
@@ -63,7 +63,7 @@ impl SiteCode {
         }
     }
 
-    /// By the code that stands there; `None` where the kernel placed nothing that is known.
+    /// Identifies the code that stands there; `None` where the kernel placed nothing that is known.
     fn at(code: &[u8]) -> Option<Self> {
         match code {
             [0xcc, ..] => Some(SiteCode::Int3),
@@ -81,9 +81,9 @@ pub(super) struct UserCalls {
     driver: Driver,
     routine: Routine,
     caller: Rc<Caller>,
-    /// Where the routine lies in the program's file.
+    /// Offset of the routine in the program's file.
     offset: usize,
-    /// Its code before any probe, and what is alive while one is attached.
+    /// The routine's code before any probe, and what is alive while one is attached.
     original: [u8; SITE_BYTES],
     attached: Weak<()>,
 }
@@ -242,7 +242,7 @@ impl Attachment for UprobeLink {}
 
 /// A probe at a routine.
 struct RoutineProbe<A> {
-    /// What detaches it, once it is dropped.
+    /// The attachment: dropping it detaches the probe.
     held: A,
     alive: Rc<()>,
     routine: Routine,
@@ -270,7 +270,7 @@ impl<A: Attachment> Attachment for RoutineProbe<A> {
     }
 }
 
-/// What was placed, by the first byte that it changed.
+/// Identifies the code placed, from the first changed byte on.
 fn placed(original: &[u8], code: &[u8]) -> Option<SiteCode> {
     let changed = original.iter().zip(code).position(|(was, is)| was != is)?;
     SiteCode::at(&code[changed..])

@@ -24,7 +24,7 @@ use crate::{
     object::{last_log, listen},
 };
 
-/// What sections of tracepoints begin with.
+/// Beginnings of the sections of tracepoints.
 const TRACEPOINTS: [&str; 2] = ["tracepoint/", "tp/"];
 
 /// A user's BPF object, loaded. Dropping it detaches and unloads it.
@@ -84,7 +84,7 @@ impl UserObject {
         })
     }
 
-    /// Whether it has buffers that have to be read.
+    /// Returns true if the object has buffers that have to be read.
     pub fn has_buffers(&self) -> bool {
         self.buffers.is_some()
     }
@@ -169,7 +169,7 @@ fn refused(path: &Path, words: String) -> Error {
     }
 }
 
-/// It is wrong on every kernel.
+/// Makes the error of an object that is wrong on every kernel.
 fn wrong(path: &Path, words: String) -> Error {
     Error::UserObject {
         path: path.to_owned(),
@@ -196,7 +196,7 @@ fn attached(program: &ProgramMut<'_>, section: &str) -> std::result::Result<Opti
         .map_err(|error| format!("{error:#}"))
 }
 
-/// Whether libbpf has no automatic way to attach it. libbpf-rs reports the cause only as text.
+/// Returns true if libbpf has no automatic way to attach it. libbpf-rs reports the cause only as text.
 fn unattachable(error: &libbpf_rs::Error) -> bool {
     let cause = format!("(os error {})", libc::EOPNOTSUPP);
     format!("{error:#}").contains(&cause)

@@ -15,7 +15,7 @@ use crate::{
     skel::probe::types,
 };
 
-/// What stands in a thread's value before a program writes there: no process has it as its number.
+/// Bytes of a thread's value before a program writes there: no process has such a number.
 const UNWRITTEN: [u8; 8] = [0xff; 8];
 
 /// The map of the object's variables.
@@ -114,7 +114,7 @@ pub(super) fn forget(probes: &Probes) -> Result<()> {
         .set(&[0; 4], plain::bytes_of(&begun))?)
 }
 
-/// What runs left since then.
+/// Reads the counts that runs left since [`forget`].
 pub(super) fn seen(probes: &Probes) -> Result<ProbeCounts> {
     let bytes = probes.map(VARIABLES)?.get(&[0; 4])?;
     let counts: Option<types::bss> = bytes.and_then(|bytes| plain::read(&bytes));

@@ -18,7 +18,7 @@ const NOWHERE: usize = 1;
 /// Room for what the verifier says of programs of a few instructions.
 const LOG_BYTES: usize = 4096;
 
-/// What the kernel answered instead of yes.
+/// The kernel's answer instead of yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KernelRefusal {
     /// The error's number.
@@ -56,7 +56,7 @@ pub(crate) struct ProgramSpec<'a> {
     pub(super) name: Option<&'a CStr>,
     pub(super) kind: sys::bpf_prog_type,
     pub(super) attach: sys::bpf_attach_type,
-    /// What of the kernel's BTF it attaches to.
+    /// Number, in the kernel's BTF, of the type that it attaches to.
     pub(super) target: u32,
     pub(super) flags: u32,
     pub(super) instructions: &'a [bpf_insn],

@@ -1,4 +1,4 @@
-//! Why a feature is missing, as a message with what to do about it.
+//! The reason why a feature is missing, as a message with what to do about it.
 
 use std::{fmt, fs};
 
@@ -9,7 +9,7 @@ use super::Feature;
 pub struct LinuxVersion(pub (u32, u32));
 
 impl LinuxVersion {
-    /// Of a release such as `6.12.107+deb13-amd64`.
+    /// Reads the version from a release such as `6.12.107+deb13-amd64`.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut parts = release.split(|c: char| !c.is_ascii_digit());
         Some(LinuxVersion((
@@ -26,7 +26,7 @@ impl fmt::Display for LinuxVersion {
     }
 }
 
-/// Why a feature is missing.
+/// The reason why a feature is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MissingReason {
     /// The kernel is older than the feature.
@@ -39,23 +39,23 @@ pub enum MissingReason {
     NotAllowed(Vec<&'static str>),
     /// This process has all capabilities that it takes, and the kernel refuses still: its words.
     Refused(String),
-    /// It is there, and off: what is off, and how to turn it on.
+    /// The feature is there, and off: what is off, and how to turn it on.
     Off(&'static str),
 }
 
 /// A feature that is missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingFeature {
-    /// What.
+    /// The feature.
     pub feature: Feature,
-    /// Why.
+    /// The reason.
     pub why: MissingReason,
     /// This kernel's release.
     pub release: String,
 }
 
 impl MissingFeature {
-    /// It is missing on this kernel.
+    /// Describes a feature that is missing on this kernel.
     pub(super) fn new(feature: Feature, why: MissingReason) -> Self {
         let release = release();
         MissingFeature {

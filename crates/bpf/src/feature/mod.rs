@@ -60,7 +60,7 @@ pub enum Feature: FeatureInfo {
     /// Maps of stacks, and the helper `bpf_get_stackid`.
     // d5a3b1f69186
     StackMap = with("stack maps", (4, 6), "CONFIG_PERF_EVENTS");
-    /// Where tracepoints have their numbers.
+    /// The file system in which tracepoints have their numbers.
     // 8434dc9340cd
     Tracefs = with("tracefs", (4, 1), "CONFIG_TRACING");
     /// Programs on tracepoints.
@@ -166,7 +166,7 @@ impl Feature {
         }
     }
 
-    /// What is missing here, or `None` where the feature is there. Asked once per process. An error says
+    /// Returns what is missing here, or `None` where the feature is there. Asked once per process. An error says
     /// that the question had no answer: too little memory, no descriptor left.
     pub fn missing(self) -> Result<Option<MissingFeature>> {
         static ANSWERS: [OnceLock<Option<MissingFeature>>; Feature::ALL.len()] =
@@ -180,7 +180,7 @@ impl Feature {
     }
 }
 
-/// What fentry and its kin are built on.
+/// The option that fentry and its kin are built on.
 const TRAMPOLINES: &str = "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS";
 
 struct FeatureInfo {

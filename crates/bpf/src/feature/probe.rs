@@ -1,4 +1,4 @@
-//! How the kernel is asked for each feature. A program of two instructions is loaded. If loading does not answer
+//! The probe for each feature. A program of two instructions is loaded. If loading does not answer
 //! the question, the last step of attaching is called with an argument that every kernel rejects. So nothing is
 //! ever attached, and the error shows whether the kernel knows the mechanism.
 //!
@@ -65,7 +65,7 @@ enum Support {
     Off(&'static str),
 }
 
-/// What is missing of a feature.
+/// Returns what is missing of a feature; `None` where it is there.
 pub(super) fn missing(feature: Feature) -> Result<Option<MissingFeature>> {
     let no = match ask(feature) {
         Support::There => return Ok(None),
@@ -89,7 +89,7 @@ pub(super) fn missing(feature: Feature) -> Result<Option<MissingFeature>> {
     }
 }
 
-/// What it takes to be allowed.
+/// Returns the capabilities that it takes to be allowed, each with its name.
 fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
     match feature {
         Feature::Btf | Feature::LruHash | Feature::MmapableArray => &[BPF],
@@ -110,7 +110,7 @@ fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
 }
 
 impl Feature {
-    /// Whether it is bpf(2) that says who may, or else perf: CAP_SYS_ADMIN stands for all else there.
+    /// Returns true if bpf(2), or else perf, says who may: CAP_SYS_ADMIN stands for all else there.
     pub(super) fn by_bpf(self) -> bool {
         self != Feature::Veth
     }
@@ -394,7 +394,7 @@ fn lsm() -> Support {
     }
 }
 
-/// What is looked for in the kernel's BTF: what features are asked with, and what programs attach to.
+/// Names to look for in the kernel's BTF: what features are asked with, and what programs attach to.
 const TYPES: [&str; 12] = [
     TRACED,
     MODIFIED[0],

@@ -1,4 +1,4 @@
-//! What the kernel sees: system calls at their tracepoints, functions by its uprobes.
+//! Calls that the kernel sees: system calls at their tracepoints, functions by its uprobes.
 
 use std::{
     fs,
@@ -28,9 +28,9 @@ use crate::{
 /// Connections that were open before are numbered from here on; those accepted since, from 0.
 const OPEN_BEFORE: u64 = 1 << 62;
 
-/// How long a server may take to close the connections of clients that have gone.
+/// Longest time that a server may take to close the connections of clients that have gone.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
-/// How often it is looked at meanwhile.
+/// Pause between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The programs. Dropping them detaches them.
@@ -167,7 +167,7 @@ impl KernelL7 {
         })
     }
 
-    /// Whether a connection is open that was accepted since they were attached.
+    /// Returns true if a connection is open that was accepted since they were attached.
     fn serves(&self) -> bool {
         let connections = &self.skeleton.maps.l7_connections;
         connections.keys().any(|key| {
@@ -190,7 +190,7 @@ impl KernelL7 {
     }
 }
 
-/// Whether a program is one of what is watched.
+/// Returns true if a program is needed for what is watched.
 fn wanted(program: &str, watch: L7Watch) -> bool {
     match program {
         "l7_tls_enter" | "l7_tls_return" => watch.tls == Some(Space::Kernel),

@@ -1,4 +1,5 @@
-//! What processes see themselves: Go's crypto/tls, by probes in user space with the programs of the kernel's uprobes.
+//! Calls that processes see themselves: Go's crypto/tls, by probes in user space with the programs of the kernel's
+//! uprobes.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,7 +29,7 @@ const EVENTS: &str = "l7_events";
 
 /// Without an event for so long, the clients that have gone are served.
 const SILENCE: Duration = Duration::from_millis(20);
-/// How often it is looked meanwhile.
+/// Pause between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Programs in processes. Dropping them detaches them.

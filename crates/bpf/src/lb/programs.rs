@@ -4,7 +4,7 @@ use super::{Datapath, Reset, TimedBody};
 
 const RESETS: [Reset; 4] = [Reset::None, Reset::Strip, Reset::StripV4, Reset::StripV6];
 
-/// What the names of a datapath's programs begin with.
+/// Returns the beginning of the names of a datapath's programs.
 fn prefix(datapath: Datapath) -> &'static str {
     match datapath {
         Datapath::Right => "lb",

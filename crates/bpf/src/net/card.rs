@@ -40,7 +40,7 @@ impl Card {
         Ok(card)
     }
 
-    /// How many packets it has received.
+    /// Returns the number of packets that it has received.
     pub fn received(&self) -> Result<u64> {
         self.number("statistics/rx_packets")
             .map_err(failed(WHAT, "asking what it received"))

@@ -125,8 +125,8 @@ impl Netlink {
         )
     }
 
-    /// How many packets an interface dropped because they were another machine's; `None` where the kernel
-    /// doesn't report it (before Linux 5.19).
+    /// Returns the number of packets that an interface dropped because they were another machine's; `None` where the
+    /// kernel doesn't report it (before Linux 5.19).
     pub(crate) fn strangers_dropped(&self, index: u32) -> io::Result<Option<u64>> {
         let mut message = LinkMessage::default();
         message.header.index = index;

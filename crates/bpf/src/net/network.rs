@@ -30,7 +30,7 @@ const SERVER_AT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT_AT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const NETWORK_BITS: u8 = 24;
 
-/// How server and client reach each other.
+/// The path between server and client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Both are in one namespace, and use its loopback interface. What is sent is received by the sender's CPU,
@@ -48,7 +48,7 @@ pub enum Link {
 #[derive(Debug)]
 pub struct NetNamespaces {
     server: Namespace,
-    /// Where the client has another one.
+    /// The client's namespace, where it has another one.
     client: Option<Namespace>,
 }
 
@@ -101,7 +101,7 @@ impl NetNamespaces {
         Ok(NetNamespaces { server, client })
     }
 
-    /// Where the server is reached.
+    /// Returns the address at which the server is reached.
     pub fn address(&self) -> Ipv4Addr {
         match self.client {
             Some(_) => SERVER_AT,

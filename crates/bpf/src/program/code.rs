@@ -15,7 +15,7 @@ pub(super) const EXIT: u8 = (sys::BPF_JMP | sys::BPF_EXIT) as u8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) instructions: Vec<bpf_insn>,
-    /// Where each function begins, and its type; empty without BTF.
+    /// First instruction and type of each function; empty without BTF.
     pub(super) functions: Vec<bpf_func_info>,
 }
 
@@ -25,12 +25,12 @@ pub(super) fn helper(instruction: &bpf_insn) -> Option<u32> {
         .then_some(instruction.imm.cast_unsigned())
 }
 
-/// Whether an instruction calls a function of the kernel that has no number (kfunc).
+/// Returns true if an instruction calls a function of the kernel that has no number (kfunc).
 pub(super) fn is_kernel_function(instruction: &bpf_insn) -> bool {
     instruction.code == CALL && u32::from(instruction.src_reg()) == sys::BPF_PSEUDO_KFUNC_CALL
 }
 
-/// Whether an instruction names another function of its program, by its distance.
+/// Returns true if an instruction names another function of its program, by its distance.
 fn names_function(instruction: &bpf_insn) -> bool {
     let source = u32::from(instruction.src_reg());
     (instruction.code == CALL && source == sys::BPF_PSEUDO_CALL)
@@ -56,7 +56,7 @@ impl Code {
         }
     }
 
-    /// Where its functions begin, also where no type says so: at the targets of calls.
+    /// First instructions of the functions, also those that no type tells: the targets of calls.
     fn starts(&self) -> Vec<usize> {
         let target = |(at, one): (usize, &bpf_insn)| names_function(one).then(|| target(at, one));
         let mut starts: Vec<usize> = self
@@ -128,7 +128,7 @@ impl Code {
     }
 }
 
-/// Where the function is that an instruction names.
+/// Start of the function that an instruction names.
 fn target(at: usize, instruction: &bpf_insn) -> usize {
     (at as i64 + 1 + i64::from(instruction.imm)).max(0) as usize
 }

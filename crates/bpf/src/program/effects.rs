@@ -81,7 +81,7 @@ const NEVER: [(u32, &str); 5] = [
     ),
 ];
 
-/// Whether a program writes lines to the kernel's trace.
+/// Returns true if a program writes lines to the kernel's trace.
 pub(super) fn writes_lines(instructions: &[bpf_insn]) -> bool {
     let lines = [sys::BPF_FUNC_trace_printk, sys::BPF_FUNC_trace_vprintk];
     let mut called = instructions.iter().filter_map(code::helper);
@@ -96,7 +96,7 @@ pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
     EFFECTS.iter().filter_map(is_called).collect()
 }
 
-/// Why a program with these effects must not be run, unless the settings allow them.
+/// The reason not to run a program with these effects, unless the settings allow them.
 pub(super) fn forbidden(name: &str, effects: &[&str], settings: &Settings) -> Option<String> {
     let is_forbidden = !effects.is_empty() && !settings.allow_effects;
     is_forbidden.then(|| {
@@ -107,7 +107,7 @@ pub(super) fn forbidden(name: &str, effects: &[&str], settings: &Settings) -> Op
     })
 }
 
-/// Why code can't be run in a loop, if it can't: known before the kernel is asked. `externs` are those that it names.
+/// The reason that code can't be run in a loop, if any: known before the kernel is asked. `externs`: what it names.
 pub(super) fn unspliceable(
     instructions: &[bpf_insn],
     externs: &BTreeSet<String>,
@@ -130,7 +130,7 @@ pub(super) fn unspliceable(
         .then_some("it may throw an exception, which would end the loop too")
 }
 
-/// Why loaded instructions can't be run in a loop, if they can't: libbpf has made out what they call.
+/// The reason that loaded instructions can't be run in a loop, if any: libbpf has made out what they call.
 pub(super) fn unspliceable_loaded(instructions: &[bpf_insn]) -> Option<&'static str> {
     let of_module = |one: &bpf_insn| code::is_kernel_function(one) && one.off != 0;
     let calls_module = instructions.iter().any(of_module);

@@ -1,6 +1,6 @@
-//! What a program costs beside its time: what the verifier did with it, and the memory that it takes.
+//! Costs of a program beside its time: the verifier's work on it, and the memory that it takes.
 
-/// What the kernel says of a program that it has verified.
+/// The kernel's figures of a program that it has verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Instructions that the verifier went through, on all paths.
@@ -9,7 +9,7 @@ pub struct Figures {
     pub states: u64,
     /// Bytes of stack of the program and of each function that it calls.
     pub stack_bytes: Vec<u64>,
-    /// How long verification took, in microseconds.
+    /// Time that verification took, in microseconds.
     pub verified_us: u64,
     /// Bytes of the instructions after verification.
     pub xlated_bytes: u64,
@@ -20,7 +20,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What the verifier wrote at the end of its log.
+    /// Parses the end of the verifier's log.
     pub(super) fn of_log(log: &str) -> Self {
         let mut figures = Figures::default();
         for line in log.lines() {

@@ -33,20 +33,20 @@ pub struct ObjectFile {
 pub struct ProgramEntry {
     /// The name of its function.
     pub name: String,
-    /// Its section, such as `xdp.frags`.
+    /// ELF section, such as `xdp.frags`.
     pub section: String,
-    /// Whether its section tells its type as libbpf has it.
+    /// True if libbpf tells the type by the section.
     pub is_named: bool,
-    /// Its type, or why it can't be run in a loop and what measures it instead.
+    /// Program type, or why it can't be run in a loop and what measures it instead.
     pub kind: std::result::Result<ProgramKind, String>,
-    /// How it is run in a loop.
+    /// Form of the loop.
     pub form: LoopForm,
-    /// What it does outside of its maps and packets, each in a few words.
+    /// Effects outside of maps and packets, each in a few words.
     pub effects: Vec<&'static str>,
 }
 
 impl ProgramEntry {
-    /// Why it must not be run, as these settings allow no effects.
+    /// The reason not to run it, where these settings allow no effects.
     pub fn forbidden(&self, settings: &Settings) -> Option<String> {
         effects::forbidden(&self.name, &self.effects, settings)
     }
@@ -79,17 +79,17 @@ impl ObjectFile {
         self.unnamed
     }
 
-    /// Where it was read from.
+    /// Path that it was read from.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is in it.
+    /// Contents of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its programs, in their order in the file; none is an error.
+    /// The programs, in their order in the file; none is an error.
     pub fn programs(&self) -> Result<Vec<ProgramEntry>> {
         let object = self.opened()?;
         let slots = programs_in_slots(&self.bytes)
@@ -163,7 +163,7 @@ impl ObjectFile {
         )
     }
 
-    /// It is not loaded.
+    /// Opens it without loading.
     pub(super) fn opened(&self) -> Result<OpenObject> {
         if is_big_endian(&self.bytes) {
             return Err(wrong(&self.path, Defect::BigEndian.to_string()));
@@ -190,7 +190,7 @@ impl ObjectFile {
         self.path.display().to_string()
     }
 
-    /// Why it can't be opened or loaded.
+    /// The error where it can't be opened or loaded.
     pub(super) fn unusable(&self, error: object::Error) -> Error {
         let (words, is_input) = match error {
             object::Error::Open { messages, .. } => (
@@ -239,7 +239,7 @@ impl ObjectFile {
     }
 }
 
-/// It is wrong on every kernel.
+/// The error of what is wrong on every kernel.
 pub(super) fn wrong(path: &Path, words: String) -> Error {
     Error::UserObject {
         path: path.to_owned(),

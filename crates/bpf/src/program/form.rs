@@ -12,10 +12,10 @@ const MOST_STACK: u32 = 440;
 const FRAME: u8 = 10;
 const REGISTERS: usize = 11;
 
-/// How a program is run in a loop.
+/// Ways to run a program in a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoopForm {
-    /// Its instructions are part of a driver.
+    /// The program's instructions are part of a driver.
     #[default]
     Spliced,
     /// A driver makes tail calls to it: so few in each of its runs that these are windows, whose times are added up.

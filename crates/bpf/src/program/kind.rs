@@ -146,7 +146,7 @@ impl ProgramKind {
         }
     }
 
-    /// Its name in a word.
+    /// One-word name.
     pub fn word(self) -> &'static str {
         match self {
             ProgramKind::Xdp => "xdp",
@@ -188,8 +188,8 @@ impl ProgramKind {
         named.map(|(_, name)| *name)
     }
 
-    /// Whether a program gets its input as its context, not as a packet: the arguments of a raw tracepoint, the
-    /// structure that a `syscall` program is called with.
+    /// Returns true if a program gets its input as its context, not as a packet: the arguments of a raw tracepoint,
+    /// the structure that a `syscall` program is called with.
     pub fn takes_context(self) -> bool {
         matches!(self, ProgramKind::RawTracepoint | ProgramKind::Syscall)
     }
@@ -224,7 +224,7 @@ impl ProgramKind {
     }
 }
 
-/// Whether a section is that of an iterator.
+/// Returns true if a section is that of an iterator.
 fn is_iterator(section: &str) -> bool {
     matches!(section.split('/').next(), Some("iter" | "iter.s"))
 }

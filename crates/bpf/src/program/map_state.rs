@@ -1,4 +1,4 @@
-//! What the maps and variables of a program hold, and what its runs change there.
+//! Contents of a program's maps and variables, and the changes that its runs make there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ const MOST_ENTRIES: usize = 65_536;
 /// Numbers of a variable that are compared.
 const MOST_IN_VARIABLE: usize = 64;
 
-/// What one run of a program changes in its maps and variables, found from many.
+/// Changes that one run of a program makes in its maps and variables, found from many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapChanges {
-    /// By how much each number changes in a run, and the number of entries of each table, by its place: `stats[0]`,
-    /// `stats[0]@8` (at byte 8 of the value), `runs` (a variable), `flows` (a table). `None` if not by the same in each run.
+    /// Change of each number in a run, and of the number of entries of each table, by its place: `stats[0]`,
+    /// `stats[0]@8` (at byte 8 of the value), `runs` (a variable), `flows` (a table). `None` if runs differ.
     pub per_run: BTreeMap<String, Option<i64>>,
     /// Tables that no two runs find the same.
     pub drifts: BTreeMap<String, Drift>,
@@ -26,7 +26,7 @@ pub struct MapChanges {
     pub unread: BTreeSet<String>,
 }
 
-/// How a table differs from run to run.
+/// Difference of a table from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drift {
@@ -46,7 +46,7 @@ pub enum Drift {
     },
 }
 
-/// What maps and variables hold.
+/// Contents of maps and variables.
 #[derive(Clone, Debug, Default)]
 pub struct MapState {
     numbers: BTreeMap<String, Number>,
@@ -148,7 +148,7 @@ impl MapState {
         self.tables.insert(name.to_owned(), Table { keys, room });
     }
 
-    /// It is too large, or may not be read from user space.
+    /// Notes what is too large, or may not be read from user space.
     fn leave_out(&mut self, name: &str) {
         self.unread.insert(name.to_owned());
     }
@@ -166,7 +166,7 @@ impl MapState {
         }
     }
 
-    /// Whether there is such a number or table: it was read.
+    /// Returns true if such a number or table was read.
     pub fn has(&self, place: &str) -> bool {
         self.numbers.contains_key(place) || self.tables.contains_key(place)
     }
@@ -183,8 +183,8 @@ impl MapState {
 }
 
 impl MapChanges {
-    /// What happened between three states, with so many runs from each to the next. `grew`: the tables to which the first
-    /// runs of all added entries, and later ones more.
+    /// Compares three states, with so many runs from each to the next. `grew`: the tables to which the first runs of
+    /// all added entries, and later ones more.
     pub fn between(states: [&MapState; 3], runs: [u64; 2], grew: &BTreeSet<String>) -> Self {
         let [first, second, third] = states;
         let mut changes = MapChanges {
@@ -236,7 +236,7 @@ impl MapChanges {
     }
 }
 
-/// What each run adds, if it is the same.
+/// The amount that each run adds, if it is the same.
 fn per_run(steps: [i64; 2], runs: [u64; 2]) -> Option<i64> {
     let [first, second] = [0, 1].map(|at| {
         let runs = i64::try_from(runs[at]).ok().filter(|runs| *runs > 0)?;
@@ -245,7 +245,7 @@ fn per_run(steps: [i64; 2], runs: [u64; 2]) -> Option<i64> {
     first.filter(|_| first == second)
 }
 
-/// How much a number grew, of the bytes that it has.
+/// Growth of a number, of the bytes that it has.
 fn difference(before: Number, after: Number) -> i64 {
     let unused = 64 - 8 * before.bytes.clamp(1, 8) as u32;
     let grown = after.value.wrapping_sub(before.value);

@@ -30,7 +30,7 @@ use crate::{
     timing::Loop,
 };
 
-/// How often a packet is run before what the program does with it counts: the first run may find empty maps.
+/// Runs of a packet, of which the last one counts: the first may find empty maps.
 const RUNS: usize = 3;
 
 /// A loaded program, with its object. Dropping it frees both.
@@ -40,22 +40,22 @@ pub struct NativeProgram {
     pub(super) name: String,
     pub(super) kind: ProgramKind,
     pub(super) raw: RawProgram,
-    /// What is added to type numbers of drivers: their types follow those of the object. `None` without BTF.
+    /// Offset of the type numbers of drivers: their types follow those of the object. `None` without BTF.
     pub(super) shift: Option<u32>,
     pub(super) program: SharedProgram,
     /// The context of its packets.
     pub(super) beside: BesidePacket,
     figures: Figures,
-    /// Where its variables are; `None` without types.
+    /// Layout of the variables; `None` without types.
     layout: Option<GlobalsLayout>,
-    /// Its maps are those of what is loaded with its instructions.
+    /// Object with the maps that all loads of its instructions share.
     pub(super) object: Object,
 }
 
-/// What a program does with a packet, in a run of its own.
+/// Outcome of a program's run on a packet, outside of any loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oracle {
-    /// What it returns.
+    /// Return code.
     pub code: u32,
     /// The packet that it leaves.
     pub output: Vec<u8>,
@@ -150,12 +150,12 @@ impl NativeProgram {
         })
     }
 
-    /// Its type.
+    /// Program type.
     pub fn kind(&self) -> ProgramKind {
         self.kind
     }
 
-    /// What it costs beside its time.
+    /// Costs beside its time.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
@@ -174,7 +174,7 @@ impl NativeProgram {
         })
     }
 
-    /// What its maps and variables hold now.
+    /// Current contents of its maps and variables.
     pub fn map_state(&self) -> MapState {
         MapState::from_object(&self.object, self.layout.as_ref())
     }
@@ -189,7 +189,7 @@ impl NativeProgram {
         })
     }
 
-    /// Why something with its instructions could not be loaded.
+    /// The error where something with its instructions could not be loaded.
     pub(super) fn rejected(&self, error: &RawError) -> crate::Error {
         let log = bpfcost_uprobe::object::shorten_log(&error.log);
         let stack = log.contains("combined stack size");
@@ -247,7 +247,7 @@ pub(super) unsafe fn records<T: Copy>(first: *const T, count: u32) -> Vec<T> {
     unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec()
 }
 
-/// Why what was loaded once could not be loaded again as it is.
+/// The error where a program was loaded once, and not again as it is.
 pub(super) fn taken_once(file: &ObjectFile, name: &str, error: &RawError) -> crate::Error {
     file.refused(format!(
         "the kernel took {name} only once: {}",
@@ -255,7 +255,7 @@ pub(super) fn taken_once(file: &ObjectFile, name: &str, error: &RawError) -> cra
     ))
 }
 
-/// What the verifier counts, in a load of its own: libbpf's does not ask for it.
+/// Reads the verifier's counts, in a load of its own: libbpf's does not ask for them.
 fn figures(file: &ObjectFile, name: &str, raw: &RawProgram, object: &Object) -> Result<Figures> {
     let (program, log) = raw
         .load(raw::LOG_COUNTS)

@@ -11,7 +11,7 @@ use crate::run::BesidePacket;
 /// Bytes of `struct __sk_buff` and of `struct xdp_md`.
 const SKB_BYTES: usize = 192;
 const XDP_BYTES: usize = 24;
-/// Where `struct xdp_md` has the end of the packet: its length, as it begins at 0.
+/// Offset of the packet's end in `struct xdp_md`: its length, as it begins at 0.
 const XDP_END: usize = 4;
 /// The largest index of a network interface.
 const MOST_INDEX: u64 = i32::MAX as u64;
@@ -19,7 +19,7 @@ const MOST_INDEX: u64 = i32::MAX as u64;
 /// A field of a context.
 struct Field {
     name: &'static str,
-    /// Where it is, and its bytes.
+    /// Offset and size, in bytes.
     at: usize,
     bytes: usize,
     most: u64,
@@ -133,7 +133,7 @@ impl PacketContext {
         Ok(())
     }
 
-    /// Whether there are no fields.
+    /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

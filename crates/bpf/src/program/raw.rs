@@ -37,7 +37,7 @@ pub(super) struct RawProgram {
     pub(super) lines: Vec<bpf_line_info>,
 }
 
-/// Why the kernel did not load it: its answer, and the verifier's log.
+/// The kernel's refusal to load it: its answer, and the verifier's log.
 #[derive(Debug)]
 pub(super) struct RawError {
     pub(super) source: io::Error,
@@ -109,16 +109,16 @@ impl RawProgram {
     }
 }
 
-/// Where a loaded program is in the kernel's memory.
+/// Addresses of a loaded program in the kernel's memory.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Where its functions begin, the program itself first.
+    /// Start addresses of the functions, the program itself first.
     pub(super) functions: Vec<u64>,
     /// Their bytes.
     pub(super) lengths: Vec<u32>,
-    /// Its line table, as verification left it.
+    /// Line table, as verification left it.
     pub(super) lines: Vec<bpf_line_info>,
-    /// Where the machine code of each line begins.
+    /// Start of each line's machine code.
     pub(super) line_addresses: Vec<u64>,
 }
 
@@ -154,7 +154,7 @@ pub(super) fn places(program: &OwnedFd) -> io::Result<Places> {
     Ok(places)
 }
 
-/// What the kernel says of a loaded program.
+/// Asks the kernel about a loaded program.
 pub(super) fn info(program: &OwnedFd) -> io::Result<sys::bpf_prog_info> {
     asked(program, sys::bpf_prog_info::default())
 }

@@ -1,4 +1,4 @@
-//! What is undone between two runs of a program: as little as what one run changes.
+//! Restoring the input between two runs of a program: as little as one run changes.
 
 use super::{kind::ProgramKind, spliced::STATE_WORDS};
 
@@ -12,10 +12,10 @@ const DATA_END: usize = 2;
 /// Word of the state of an skb (`program_skb.bpf.c`).
 const LENGTH: usize = 0;
 
-/// What one run changes, and how it is undone.
+/// Changes that one run makes, and how they are undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// What is undone.
+    /// The part that is undone.
     pub restore: Restore,
     /// The words of the context's state that one run moves, a bit each: what moves them back is called in any case.
     pub moved: u64,
@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Of a program that changes nothing.
+    /// The change of a program that changes nothing.
     pub const NOTHING: Change = Change {
         restore: Restore::None,
         moved: 0,
@@ -40,7 +40,7 @@ impl Change {
         window: 0,
     };
 
-    /// What makes the packet of each run the next one, where packets take turns on which runs change these.
+    /// The change from the packet of each run to the next one, where packets take turns on which runs change these.
     pub fn to_next(changes: &[Change]) -> Self {
         let at_head = |change: &Change| change.restore == Restore::All { tail: false };
         Change {
@@ -98,12 +98,12 @@ pub(super) fn moved(kind: ProgramKind, changes: &[i64; STATE_WORDS]) -> u64 {
     moves.into_iter().map(bit).sum()
 }
 
-/// What is undone after each run.
+/// Part that is undone after each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Restore {
     /// Nothing: the program changes nothing.
     None,
-    /// Where a frame begins and ends, and its metadata; fields of an skb.
+    /// Start and end of a frame, and its metadata; fields of an skb.
     State,
     /// And the first 64 bytes, by stores.
     Front,
@@ -115,8 +115,8 @@ pub enum Restore {
 }
 
 impl Restore {
-    /// What one run of a program changes: the packet that it got and the one that it left, and how much each word of the
-    /// state changed.
+    /// Finds what one run of a program changes: from the packet that it got and the one that it left, and the change of
+    /// each word of the state.
     pub(super) fn new(
         kind: ProgramKind,
         packet: &[u8],
@@ -148,7 +148,7 @@ impl Restore {
         }
     }
 
-    /// Its value in drivers (`enum program_restore_class`).
+    /// Value in drivers (`enum program_restore_class`).
     pub(super) fn class(self) -> u64 {
         match self {
             Restore::None => 0,

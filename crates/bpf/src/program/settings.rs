@@ -1,5 +1,4 @@
-//! What a person's loader would do before its programs run: first values of variables, sizes of maps, and their
-//! contents.
+//! Work of a person's loader before its programs run: first values of variables, sizes of maps, and their contents.
 
 #![allow(unsafe_code)]
 
@@ -17,10 +16,10 @@ use super::{
 };
 use crate::{error::Result, globals::GlobalsLayout};
 
-/// How programs of an object are loaded.
+/// Settings for loading programs of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Whether programs may do what is seen outside of their maps and packets.
+    /// True if programs may have effects outside of their maps and packets.
     #[serde(default)]
     pub allow_effects: bool,
     /// First values of global variables of at most 8 bytes, constants among them.
@@ -32,7 +31,7 @@ pub struct Settings {
     /// Programs that others make tail calls to, beside those that the object's source names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<ProgramSlot>,
-    /// What packets bring beside their bytes.
+    /// Context of packets, beside their bytes.
     #[serde(default, skip_serializing_if = "PacketContext::is_empty")]
     pub context: PacketContext,
 }
@@ -48,7 +47,7 @@ pub struct ProgramSlot {
     pub program: String,
 }
 
-/// What a map holds at first.
+/// Initial contents of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapContents {
     /// The map's name.
@@ -62,13 +61,13 @@ pub struct MapContents {
 /// A map of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
-    /// Its name.
+    /// Map name.
     pub name: String,
     /// Bytes of a key.
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Whether it holds programs, for tail calls.
+    /// True if the map holds programs, for tail calls.
     pub is_program_array: bool,
 }
 
@@ -164,7 +163,7 @@ impl ObjectFile {
         Ok(object.maps().filter_map(entry).collect())
     }
 
-    /// Whether there is a variable of that name.
+    /// Returns true if there is a variable of that name.
     pub fn has_variable(&self, name: &str) -> Result<bool> {
         let object = self.opened()?;
         // Without types, nothing says where one is.
@@ -189,7 +188,7 @@ impl ObjectFile {
     }
 }
 
-/// Why a variable of so many bytes does not hold a value, if it does not: neither without a sign nor with one.
+/// The reason that a variable of so many bytes can't hold a value, if any: neither without a sign nor with one.
 fn cut(name: &str, bytes: usize, value: u64) -> Option<String> {
     let unused = 64u32.saturating_sub(8 * bytes as u32).min(63);
     let signed = value.cast_signed();
@@ -203,7 +202,7 @@ fn cut(name: &str, bytes: usize, value: u64) -> Option<String> {
     })
 }
 
-/// Where the variables of an object are.
+/// Layout of an object's variables.
 pub(super) fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {
     // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
     let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });

@@ -34,7 +34,7 @@ const INPUT_HEAD: usize = 8;
 /// The function that a program takes the place of.
 const TARGET: &str = "program_target";
 
-/// What a driver runs.
+/// Body of a driver's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Body {
     /// The program.
@@ -43,26 +43,26 @@ pub enum Body {
     Return(u32),
 }
 
-/// What a batch did.
+/// Outcome of a batch.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its times, the packet that its last run left among them.
+    /// Times of the batch, and the packet that its last run left.
     pub seen: Observation,
     /// Runs that the driver counted.
     pub runs: u64,
     /// Those that returned another code than they should.
     pub wrong: u64,
-    /// What the last of them returned.
+    /// Code that the last of them returned.
     pub wrong_code: u32,
-    /// Its packet, where several take turns.
+    /// The packet of that run, where several take turns.
     pub wrong_turn: u32,
-    /// How often it was the first packet's turn again, where several take turns.
+    /// Returns to the first packet, where several take turns.
     pub rounds: u64,
     /// Tail calls that the kernel did not make, in a window that had none left.
     pub fallen: u64,
-    /// How much each word of the context's state differs from before the batch.
+    /// Difference of each word of the context's state from before the batch.
     pub changes: [i64; STATE_WORDS],
-    /// How much those that are lengths or places differed when the last reset began.
+    /// The same when the last reset began, of the words that are lengths or places.
     pub undone: [i64; STATE_WORDS],
 }
 
@@ -291,7 +291,7 @@ fn check_room(packet: &[u8]) -> Result<()> {
 }
 
 impl NativeProgram {
-    /// What one run changes in a context, found by a driver that undoes nothing; and that run.
+    /// Finds what one run changes in a context, by a driver that undoes nothing; returns that run, too.
     pub fn change(
         &self,
         form: LoopForm,

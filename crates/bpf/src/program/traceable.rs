@@ -34,17 +34,17 @@ const COLUMN_BITS: u32 = 10;
 const HELPERS: &str = "bpf_func_id";
 const HELPER_PREFIX: &str = "BPF_FUNC_";
 
-/// Where a loaded program is in the kernel's memory.
+/// Machine code of a loaded program, in the kernel's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineCode {
-    /// Its functions, the program itself first.
+    /// Functions, the program itself first.
     pub functions: Vec<MachineFunction>,
 }
 
 /// Machine code of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineFunction {
-    /// Its first address.
+    /// First address.
     pub start: u64,
     /// The address behind it.
     pub end: u64,
@@ -59,7 +59,7 @@ impl MachineCode {
         functions.find(|one| (one.start..one.end).contains(&address))
     }
 
-    /// Whether an address is of what returns from the program itself.
+    /// Returns true if an address is in an exit of the program itself.
     pub fn is_end(&self, address: u64) -> bool {
         let main = self.functions.first();
         main.is_some_and(|main| main.is_exit(address))
@@ -67,7 +67,7 @@ impl MachineCode {
 }
 
 impl MachineFunction {
-    /// Whether an address is of what returns from it.
+    /// Returns true if an address is in one of its exits.
     pub fn is_exit(&self, address: u64) -> bool {
         let mut exits = self.exits.iter();
         exits.any(|(first, last)| (first..=last).contains(&&address))
@@ -79,13 +79,13 @@ impl MachineFunction {
 pub struct SourceLine {
     /// The file, as the compiler was given it.
     pub file: String,
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// What it says.
+    /// Text of the line.
     pub text: String,
 }
 
-/// What lies at an address.
+/// Source line and call at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodePlace<'a> {
     /// The line that it was compiled from.
@@ -164,7 +164,7 @@ impl Traceable {
         }))
     }
 
-    /// Where it lies.
+    /// Machine code of the copy.
     pub fn machine_code(&self) -> &MachineCode {
         &self.code
     }
@@ -174,7 +174,7 @@ impl Traceable {
         Ok(run::on_cpu(&self.program, cpu, packet)?.code)
     }
 
-    /// What lies at an address of it.
+    /// Finds the source line and call at an address.
     pub fn place(&self, address: u64) -> Option<CodePlace<'_>> {
         let function = self.code.function(address)?;
         let (_, &number) = self.addresses.range(function.start..=address).next_back()?;

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct KernelSniffer {
     /// Dropped first, and what they feed after them.
     links: Vec<Link>,
-    /// Whether they go by `uprobe.multi`.
+    /// True where they are attached by `uprobe.multi`.
     multi: bool,
     ring: RingBuffer<'static>,
     skeleton: OwnedSkeleton<SslsniffSkel<'static>>,
@@ -117,7 +117,7 @@ impl KernelSniffer {
         self.skeleton.maps.calls.keys().count()
     }
 
-    /// What was counted since they were loaded.
+    /// Returns the counts since they were loaded.
     pub(super) fn counts(&self) -> Result<SslCounts> {
         let mut all = SslCounts::default();
         for one in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {

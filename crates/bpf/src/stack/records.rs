@@ -12,7 +12,7 @@ use crate::{
     unwind::{RuleTable, Unwinder, read_addresses},
 };
 
-/// What is done with the addresses of each stack where stacks are printed.
+/// The printer of each stack's addresses, where stacks are printed.
 pub type StackPrint = Box<dyn FnMut(&[u64])>;
 
 /// A leaf, which is all of a counted stack's record.
@@ -27,12 +27,12 @@ pub(super) struct StackRecords {
 /// The records of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct ReadStacks {
-    /// How many.
+    /// Number of records.
     pub records: u64,
     pub(super) last: Vec<u64>,
-    /// Whether all but the first were like the last one, by the sum of their leaves, or of their addresses in the kernel's
-    /// own text. The helper's records also have frames of the program, which takes the first stack of a batch elsewhere;
-    /// so of a stack that is cut at a depth, another part is left.
+    /// True where all but the first were like the last one, by the sum of their leaves, or of their addresses in the
+    /// kernel's own text. The helper's records also have frames of the program, which takes the first stack of a batch
+    /// elsewhere; so of a stack that is cut at a depth, another part is left.
     pub alike: bool,
     /// The time of reading, or of reading and printing.
     pub time: WorkTime,
@@ -54,9 +54,9 @@ struct Reader {
     records: u64,
     /// Addresses from here on are not in the kernel's own text.
     generated: u64,
-    /// Of the leaves of all records but the first, or of their addresses in the kernel's own text.
+    /// Sum of the leaves of all records but the first, or of their addresses in the kernel's own text.
     sum: u64,
-    /// What the last record added to it.
+    /// The last record's part of that sum.
     last_sum: u64,
     /// The last record, where it has addresses.
     addresses: Vec<u64>,

@@ -1,9 +1,9 @@
-//! What takes a stack, and how far the stack goes from there.
+//! Takers of stacks, and how far a stack goes from there.
 
 use crate::{attach::AttachMethod, table::table};
 
 table! {
-/// How a stack is taken, and where it goes.
+/// A way to take a stack, and to deliver it.
 pub enum StackTaker: TakerInfo {
     /// Not at all.
     Nothing = taker_info("none", "none", Walk::Nothing, Delivery::Kept, "no stack is taken");
@@ -27,7 +27,7 @@ pub enum StackTaker: TakerInfo {
         "get_stack+print", "get_stack_ring", Walk::GetStack, Delivery::Printed,
         "bpf_get_stack(), into the ring buffer; user space prints the names of functions"
     );
-    /// By the helper for any task's stack, of this task.
+    /// Into a buffer, by the helper for any task's stack, of this task.
     GetTaskStack = taker_info(
         "get_task_stack", "get_task_stack", Walk::GetTaskStack, Delivery::Kept,
         "bpf_get_task_stack() of the current task, into a buffer"
@@ -76,7 +76,7 @@ pub enum StackTaker: TakerInfo {
 }
 }
 
-/// What walks the stack.
+/// The code that walks the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
     Nothing,
@@ -88,12 +88,12 @@ pub(super) enum Walk {
     Frames,
 }
 
-/// How far a stack goes.
+/// The distance that a stack goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It stays in the kernel: in a buffer, or counted.
+    /// Kept in the kernel: in a buffer, or counted.
     Kept,
-    /// It is a record of the ring buffer. Reading the records is not timed.
+    /// A record of the ring buffer. Reading the records is not timed.
     Ring,
     /// User space reads the records, once a batch of them is there. That is timed too.
     Read,
@@ -101,7 +101,7 @@ pub enum Delivery {
     Printed,
 }
 
-/// What is known of a taker.
+/// The description of a taker.
 #[derive(Clone, Copy, Debug)]
 struct TakerInfo {
     name: &'static str,
@@ -128,7 +128,7 @@ const fn taker_info(
 }
 
 impl StackTaker {
-    /// What it does, in a few words.
+    /// Describes the taker in a few words.
     pub fn about(self) -> &'static str {
         self.known().about
     }
@@ -142,32 +142,32 @@ impl StackTaker {
         self.known().walk
     }
 
-    /// How far its stacks go.
+    /// Returns the distance that its stacks go.
     pub fn delivery(self) -> Delivery {
         self.known().delivery
     }
 
-    /// Whether it is one of `unwind.bpf.h`.
+    /// Returns true for those of `unwind.bpf.h`.
     pub fn is_manual(self) -> bool {
         matches!(self.walk(), Walk::Count | Walk::Frames)
     }
 
-    /// Whether each stack is a record in the ring buffer.
+    /// Returns true if each stack is a record in the ring buffer.
     pub fn has_records(self) -> bool {
         self.delivery() != Delivery::Kept
     }
 
-    /// Whether the time of user space is part of the cost.
+    /// Returns true if the time of user space is part of the cost.
     pub fn has_reader(self) -> bool {
         matches!(self.delivery(), Delivery::Read | Delivery::Printed)
     }
 
-    /// Whether a shorter stack than the whole can be asked for.
+    /// Returns true if a shorter stack than the whole can be asked for.
     pub fn has_depth(self) -> bool {
         !matches!(self.walk(), Walk::Stackid | Walk::StackidCount)
     }
 
-    /// Whether programs attached in this way have it: how a stack is delivered makes no difference to them.
+    /// Returns true if programs attached in this way have it: how a stack is delivered makes no difference to them.
     pub fn runs_in(self, method: AttachMethod) -> bool {
         match method {
             AttachMethod::RawTp => true,

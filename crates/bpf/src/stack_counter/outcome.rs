@@ -1,4 +1,4 @@
-//! What becomes of events: stacks that are counted or reported, and accounts of all of them.
+//! Outcomes of events: stacks that are counted or reported, and accounts of all of them.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ pub struct StackReport {
     pub ns: u64,
     /// The process that was running, as the kernel numbers it.
     pub process: u32,
-    /// Its thread.
+    /// The thread that was running.
     pub thread: u32,
     /// The CPU.
     pub cpu: u32,
@@ -21,11 +21,11 @@ pub struct StackReport {
     pub addresses: Rc<[u64]>,
     /// When it was taken.
     pub generation: Generation,
-    /// Where the addresses end.
+    /// The reason why the addresses end.
     pub end: StackEnd,
 }
 
-/// Why a stack has no more addresses.
+/// The reason why a stack has no more addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackEnd {
     /// The stack has no more.
@@ -41,13 +41,13 @@ pub enum StackEnd {
 pub struct StackCount {
     /// The innermost first.
     pub addresses: Vec<u64>,
-    /// How often.
+    /// Times that it was counted.
     pub count: u64,
     /// When it was taken.
     pub generation: Generation,
 }
 
-/// What became of events.
+/// Accounts of events, by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackTotals {
     /// Events that passed the filter: `counted + reported + lost`.

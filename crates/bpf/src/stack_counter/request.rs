@@ -1,11 +1,11 @@
-//! What is asked for: which events, whose, and what is done with their stacks.
+//! The request: which events, whose, and what is done with their stacks.
 
 use crate::attach::AttachMethod;
 
 /// The longest stack that can be asked for.
 pub const DEEPEST: u32 = 127;
 
-/// What is done with stacks.
+/// The treatment of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackMode {
     /// They are counted in the kernel.
@@ -21,11 +21,11 @@ pub enum StackMode {
 pub struct StackFilter {
     /// Addresses, at most [`DEEPEST`].
     pub depth: u32,
-    /// Of this process alone.
+    /// The only process whose stacks are taken.
     pub process: Option<u32>,
-    /// Of commands of this name alone, of at most 15 bytes.
+    /// The only command whose stacks are taken, a name of at most 15 bytes.
     pub command: Option<String>,
 }
 
-/// Where programs are attached: a tracepoint `category:name` or a function of the kernel.
+/// A place to attach programs to: a tracepoint `category:name` or a function of the kernel.
 pub type StackEvent = (AttachMethod, String);

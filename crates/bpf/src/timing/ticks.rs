@@ -10,20 +10,20 @@ use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 use crate::{cpu, error::Result};
 
-/// How long before a tick its CPU is awake: three times as long as a kernel lets a sleep last over its time.
+/// Time before a tick for which its CPU is awake: three times as long as a kernel lets a sleep last over its time.
 const AWAKE: Duration = Duration::from_micros(150);
 
 /// No kernel ticks less often than 100 times a second, but for a CPU that sleeps: this one is awake in time.
 const LONGEST_TICK: Duration = Duration::from_millis(10);
 
-/// How long the calling thread worked on its own.
+/// Time that the calling thread worked on its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkTime {
     /// Nanoseconds.
     pub ns: f64,
     /// Timer ticks of the machine meanwhile.
     pub ticks: u64,
-    /// How often the thread slept meanwhile.
+    /// Times that the thread slept meanwhile.
     pub waits: u64,
 }
 

@@ -59,7 +59,7 @@ struct Windows {
     /// Bodies and nanoseconds of the slice under way.
     slice: (u64, u64),
     slices: Vec<f64>,
-    /// Whether the clock went back in none of them.
+    /// True while the clock went back in none of them.
     in_order: bool,
 }
 

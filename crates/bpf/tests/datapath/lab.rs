@@ -76,7 +76,7 @@ pub(crate) fn number(vip: &str, protocol: u8) -> u32 {
     place.expect("a VIP of the lab") as u32
 }
 
-/// Where a server is, in the words of a packet.
+/// Address of a server, as packets have it.
 pub(crate) fn server_v4(server: u32) -> [u8; 4] {
     [192, 168, 1, server as u8]
 }
@@ -87,7 +87,7 @@ pub(crate) fn server_v6(server: u32) -> [u8; 16] {
     address
 }
 
-/// What a packet did to the counters of its CPU.
+/// Effect of a packet on the counters of its CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) action: u32,
@@ -111,7 +111,7 @@ impl Observation {
         server
     }
 
-    /// Whether the packet went by: the action counted once, nothing else, not a byte changed.
+    /// Returns true if the packet went by: the action counted once, nothing else, not a byte changed.
     pub(crate) fn is_only(&self, action: u32, packet: &[u8]) -> bool {
         let mut gained = self.gained.clone();
         let counted = std::mem::take(&mut gained.actions[action as usize]) == 1;

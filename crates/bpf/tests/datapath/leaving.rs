@@ -147,7 +147,7 @@ fn a_checksum_carries_as_often_as_it_must() {
     assert!(carries[2] > 0, "no port needs two carries: {carries:?}");
 }
 
-/// How often the sum of a header's words, as they stand in little-endian memory, runs over.
+/// Carries in the sum of a header's words, as they stand in little-endian memory.
 fn carries_of(header: &Ipv4Header) -> usize {
     let header = Ipv4Header {
         header_checksum: 0,

@@ -35,7 +35,7 @@ fn what_the_last_run_left_is_compared() {
     }
 }
 
-/// Where less is undone than a run changes, the batch shows it.
+/// A batch shows that less is undone than a run changes.
 #[test]
 fn a_restore_that_is_too_small_shows() {
     if !require::host() {

@@ -164,7 +164,7 @@ fn programs_of_unknown_sections_have_the_type_that_is_given() {
     assert_eq!(prepared.oracle.code, 0);
 }
 
-/// What would end a loop is refused before it is loaded, and only where it is reached.
+/// Code that would end a loop is refused before it is loaded, and only where it is reached.
 #[test]
 fn what_cannot_be_looped_is_known_before_it_is_loaded() {
     let object = typed(

@@ -136,7 +136,7 @@ impl Prepared {
         ran
     }
 
-    /// Whether the last run left what each should.
+    /// Returns true if the last run left what each should.
     pub(crate) fn is_right(&self, ran: &Ran) -> bool {
         ran.wrong == 0
             && ran.fallen == 0

@@ -1,4 +1,4 @@
-//! What runs of a program change in its maps.
+//! Changes that runs of a program make in its maps.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     require,
 };
 
-/// What a program changes from its 4th run on, or from a later one.
+/// Changes that a program makes from its 4th run on, or from a later one.
 fn changes(program: &str, runs_before: u64) -> MapChanges {
     let prepared = prepare(&object("xdp.bpf.c"), program);
     let run = |ops| drop(prepared.batch(ops, Body::Program, Restore::None));
@@ -30,7 +30,7 @@ fn per_run(changes: &MapChanges) -> BTreeMap<&str, Option<i64>> {
         .collect()
 }
 
-/// Of each CPU's value, and of variables too; 114 is the length of the packet.
+/// Counters in each CPU's value, and variables too; 114 is the length of the packet.
 #[test]
 fn counters_grow_by_the_same_in_each_run() {
     if !require::host() {

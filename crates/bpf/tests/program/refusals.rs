@@ -1,4 +1,4 @@
-//! What can't be run in a loop says why, and what to do instead.
+//! Refusals of what can't be run in a loop: each says why, and what to do instead.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use crate::{
     require,
 };
 
-/// Of three lengths, the second longer than a page holds beside others.
+/// Packets of three lengths, the second longer than a page holds beside others.
 fn packets() -> Vec<Vec<u8>> {
     let mut long = packet();
     long.resize(3500, 7);

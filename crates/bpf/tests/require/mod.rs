@@ -1,4 +1,4 @@
-//! Whether this machine can run a test. A skip says why, and is a failure where `BPFCOST_REQUIRE` names its kind:
+//! Checks that this machine can run a test. A skip says why, and is a failure where `BPFCOST_REQUIRE` names its kind:
 //! `host`, `vm`, `features`, `benchstat` or `built` (CONTRIBUTING.md, Tests). No test skips in another way.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -9,7 +9,7 @@ use std::{fmt::Display, fs};
 const CAP_BPF: u64 = 1 << 39;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// Whether to go on. Prints the reason where not.
+/// Returns true if the test can go on. Prints the reason where not.
 #[track_caller]
 pub(crate) fn host() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -25,7 +25,7 @@ pub(crate) fn host() -> bool {
     able
 }
 
-/// Whether `BPFCOST_REQUIRE` names a kind.
+/// Returns true if `BPFCOST_REQUIRE` names a kind.
 pub(crate) fn required(kind: &str) -> bool {
     let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
     required.split(',').any(|one| one.trim() == kind)

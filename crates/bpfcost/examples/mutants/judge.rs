@@ -13,7 +13,7 @@ use wildmatch::WildMatch;
 /// Operations of a batch, where the case does not fix them.
 const OPS: u64 = 400;
 
-/// What a judge ends with.
+/// Exit codes of a judge.
 const VALID: u8 = 0;
 const REFUSED: u8 = 10;
 const INVALID: u8 = 11;
@@ -30,23 +30,23 @@ pub(crate) struct Judge {
     pub object: &'static str,
     experiment: fn() -> Result<Box<dyn Experiment>>,
     cases: &'static [&'static str],
-    /// Of these, the ones that it leaves out.
+    /// Cases among these that it leaves out.
     without: &'static [&'static str],
-    /// Of each case.
+    /// Trials of each case.
     trials: usize,
-    /// Whether its preparation opens what trials need; else it comes last.
+    /// True if its preparation opens what trials need; else it comes last.
     prepared: bool,
     /// CPUs beside the first one.
     more_cpus: u32,
     /// As on a target whose clock counts instructions.
     exact: bool,
-    /// Whether no other judge may run: its events are those of the whole machine.
+    /// True if no other judge may run: its events are those of the whole machine.
     pub alone: bool,
 }
 
 impl Judge {
-    /// Whether this program was compiled for the places of its object's variables; of the others it reads them from
-    /// the object.
+    /// Returns true if this program was compiled for the places of its object's variables; of the others it reads them
+    /// from the object.
     pub(crate) fn object_is_typed(&self) -> bool {
         let by_name = ["map", "ladder", "stack"].contains(&self.object);
         !by_name && !self.object.starts_with("program_")
@@ -312,15 +312,15 @@ fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box
 /// Three words of 8 bytes, none of them 0.
 const TERMS: &str = "030000000000000004000000000000000500000000000000";
 
-/// Where those sources are.
+/// Folder of those sources.
 const OWN_SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/tests/program");
 
-/// How a mutant ended.
+/// Outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// Its object is that of the source.
+    /// The object is that of the source.
     SameCode,
-    /// It does not compile.
+    /// The mutant does not compile.
     Compiler,
     /// The verifier or the loader refused it.
     Verifier,
@@ -328,16 +328,16 @@ pub(crate) enum Verdict {
     Trial,
     /// Only what runs once per load, before anything is timed, failed.
     Preparation,
-    /// It hung, or its process died.
+    /// The judge hung, or its process died.
     Stopped,
-    /// Its variables have other places than this program was compiled for: a build of it would tell more.
+    /// The variables have other places than this program was compiled for: a build of it would tell more.
     Unjudged,
     /// Nothing noticed.
     Survived,
 }
 
 impl Verdict {
-    /// What a judge says by its exit status; nothing where another program disturbed it.
+    /// The verdict in a judge's exit status; nothing where another program disturbed it.
     pub(crate) fn from_code(code: Option<i32>) -> Option<Self> {
         let code = code.and_then(|code| u8::try_from(code).ok());
         match code {

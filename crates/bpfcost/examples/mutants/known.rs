@@ -1,4 +1,4 @@
-//! What is known of mutants that survive.
+//! Known mutants that survive.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 /// mutants.
 const LIST: &str = include_str!("known.txt");
 
-/// Why a mutant may survive.
+/// Reasons for a mutant to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It is as right as the source.
+    /// The mutant is as right as the source.
     Equivalent,
     /// No case of the judge runs it, or with values that make a difference.
     Unreached,

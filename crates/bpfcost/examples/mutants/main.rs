@@ -107,7 +107,7 @@ fn judge_of(name: &str) -> Option<&'static Judge> {
     JUDGES.iter().find(|judge| judge.name == name)
 }
 
-/// What the list and the results do not agree on.
+/// Points on which the list and the results do not agree.
 fn surprises(known: &BTreeMap<&'static str, Reason>, results: &[Judged]) -> Vec<String> {
     let surprise = |judged: &Judged| {
         let name = &judged.mutant.name;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 use crate::syntax::{self, Mutation};
 
-/// Where the sources are.
+/// Folder of the sources.
 pub(crate) const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/bpf");
 
 /// A mutation of a source.

@@ -8,9 +8,9 @@ use std::ops::Range;
 pub(crate) struct Mutation {
     /// The text that is replaced, in bytes.
     pub at: Range<usize>,
-    /// What replaces it.
+    /// The replacement.
     pub new: String,
-    /// Whether it is in the definition of a map, which is not code.
+    /// True if it is in the definition of a map, which is not code.
     pub of_map: bool,
 }
 
@@ -31,7 +31,7 @@ impl Token<'_> {
     }
 }
 
-/// What a declaration begins with.
+/// First words of declarations.
 const TYPES: [&str; 22] = [
     "static", "const", "volatile", "struct", "enum", "union", "unsigned", "signed", "void", "char",
     "short", "int", "long", "_Bool", "bool", "__u8", "__u16", "__u32", "__u64", "__s32", "__s64",
@@ -372,7 +372,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Where the operand begins that ends before a token.
+    /// First token of the operand that ends before a token.
     fn operand_before(&self, index: usize) -> usize {
         let (mut start, mut depth) = (index, 0);
         while start > 0 {

@@ -27,7 +27,7 @@ pub(crate) const VARIABLE: &str = "BPFCOST_MUTANT";
 const CPU_TIME: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often a judge is disturbed before the run ends.
+/// Disturbed tries of a judge before the run ends.
 const TRIES: u32 = 60;
 
 /// Held by a judge that must be alone.
@@ -49,7 +49,7 @@ impl Workshop {
         Ok(Workshop { folder, cpu })
     }
 
-    /// What becomes of a mutant, and what was said of it.
+    /// Judges a mutant; returns also what was said of it.
     pub(crate) fn judge(&self, mutant: &Mutant, judges: &[&Judge]) -> Result<(Verdict, String)> {
         let place = self.folder.join(mutant.source);
         let text = fs::read_to_string(&place)?;
@@ -147,7 +147,7 @@ impl Workshop {
     }
 }
 
-/// Whether a process ends in time. What judges print fits into a pipe.
+/// Returns true if a process ends in time. What judges print fits into a pipe.
 fn ends(child: &mut Child) -> Result<bool> {
     let begun = Instant::now();
     while child.try_wait()?.is_none() {
@@ -168,7 +168,7 @@ fn cpu_time(child: &Child) -> Duration {
     })
 }
 
-/// Whether two objects differ in nothing but what debuggers read.
+/// Returns true if two objects differ in nothing but what debuggers read.
 fn same_code(one: &Path, other: &Path) -> Result<bool> {
     Ok(code(one)? == code(other)?)
 }
@@ -185,7 +185,7 @@ fn code(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(sections.collect())
 }
 
-/// Where each variable is. The compiler places them in the order of their first use.
+/// Address of each variable. The compiler places them in the order of their first use.
 fn layout(path: &Path) -> Result<Vec<(String, u64)>> {
     let bytes = fs::read(path)?;
     let object = object::File::parse(&*bytes)?;

@@ -24,7 +24,7 @@ const HIDING: [&str; 3] = [
 /// A frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
-    /// Where the function goes on.
+    /// Address at which the function goes on.
     pub address: u64,
     /// The function, or the address where none is known.
     pub name: String,
@@ -61,18 +61,18 @@ impl fmt::Display for Frame {
 /// A stack by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfiledStack {
-    /// How often it came.
+    /// Occurrences.
     pub count: u64,
     /// The innermost first, as numbers of the profile's frames.
     frames: Vec<u32>,
 }
 
-/// What a profile is made of.
+/// Input of a profile.
 #[derive(Clone, Debug)]
 pub struct ProfileInput {
     /// The events' names.
     pub events: Vec<String>,
-    /// How stacks were taken: `by hand (ORC)`, `by the kernel's helper`.
+    /// Method by which stacks were taken: `by hand (ORC)`, `by the kernel's helper`.
     pub taken: String,
     /// Seconds that it took.
     pub seconds: f64,
@@ -84,14 +84,14 @@ pub struct ProfileInput {
     pub kernel_bytes: u64,
     /// CPU time that this process took meanwhile, in seconds.
     pub own_cpu_s: f64,
-    /// What became of events.
+    /// Totals of all events, by what became of them.
     pub totals: StackTotals,
 }
 
 /// Distinct stacks with their counts.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// What it was made of.
+    /// Input that it was made of.
     pub input: ProfileInput,
     /// The most frequent first.
     pub stacks: Vec<ProfiledStack>,

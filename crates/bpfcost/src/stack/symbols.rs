@@ -9,7 +9,7 @@ use super::Frame;
 
 /// The kernel's list of symbols.
 const KALLSYMS: &str = "/proc/kallsyms";
-/// Its list of modules: name, size, users, their names, state, start.
+/// The kernel's list of modules: name, size, users, their names, state, start.
 const MODULES: &str = "/proc/modules";
 
 /// The module that BPF programs stand under.
@@ -27,7 +27,7 @@ pub struct SymbolHistory {
 #[derive(Clone, Debug)]
 struct Modules {
     symbols: KernelSymbols,
-    /// Where each module ends, at most. Its last function would have no end otherwise.
+    /// Upper bound of each module's end. Its last function would have no end otherwise.
     ends: HashMap<String, u64>,
 }
 

@@ -63,7 +63,7 @@ pub fn table(profile: &Profile, most: usize) -> String {
     text + &accounts(profile)
 }
 
-/// What became of all events, without the stacks.
+/// Summary of what became of all events, without the stacks.
 pub fn summary(profile: &Profile) -> String {
     heading(profile) + &accounts(profile)
 }
@@ -85,7 +85,7 @@ fn plural(count: u64, thing: &str) -> String {
     format!("{} {thing}{ending}", number::count(count))
 }
 
-/// What became of events, and what it cost.
+/// Account of all events, and of the cost.
 fn accounts(profile: &Profile) -> String {
     let (input, totals) = (&profile.input, &profile.input.totals);
     let mut text = format!(

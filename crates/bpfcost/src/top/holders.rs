@@ -17,21 +17,21 @@ use bpfcost_process::bpf_programs;
 pub(crate) struct Holders {
     /// Processes, by number.
     pub(crate) processes: Vec<Holder>,
-    /// Where it is pinned, or a link to it.
+    /// Paths at which it or a link to it is pinned.
     pub(crate) pins: Vec<PathBuf>,
 }
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Holder {
-    /// Its number.
+    /// Process number.
     pub(crate) pid: u32,
-    /// Its name, at most 15 characters.
+    /// Name, at most 15 characters.
     pub(crate) name: String,
 }
 
-/// What is known of who holds what. All processes are asked only when there is a program that was not there
-/// before, for that takes its time.
+/// Known holders of programs. All processes are asked only when there is a program that was not there before, for
+/// that takes its time.
 #[derive(Debug, Default)]
 pub(super) struct HolderCache {
     known: BTreeSet<u32>,

@@ -49,7 +49,7 @@ impl Watcher {
         })
     }
 
-    /// What ran since the last look.
+    /// Reads what ran since the last look.
     pub(crate) fn look(&mut self) -> TopView {
         let now = program_stats();
         let time = self.since.elapsed();

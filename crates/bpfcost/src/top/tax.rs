@@ -16,7 +16,7 @@ const CALLS: usize = 51;
 /// Between two of them, so that who shares the core for a moment does not strike half of them.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the account does to numbers, and to programs.
+/// Effect of the account on numbers, and on programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StatsOverhead {
     /// Nanoseconds per run in the account that are not the program's: the figure for an empty program.

@@ -13,11 +13,11 @@ use bpfcost_text::{
 /// Processes and pins that a line names.
 const NAMED: usize = 2;
 
-/// What is not in the numbers.
+/// Note on what is not in the numbers.
 const NOT_IN_IT: &str = "Not in any column: the kernel's way to a program (the trap of a kprobe or uprobe, the \
     call of a tracepoint, the list of a hook). bpfcost run attach measures it.";
 
-/// What is in the numbers and is not the program's work, and what is not in them.
+/// Note on what is in the numbers and is not the program's work.
 const WALL_TIME: &str =
     "It is wall time: preemption, interrupts and, in sleepable programs, waiting are in it.";
 
@@ -67,7 +67,7 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
     number::plain_spaces(out.trim_end()) + "\n"
 }
 
-/// What cost how much, in a sentence.
+/// The costs, in a sentence.
 fn title(view: &TopView) -> String {
     let loaded = view.programs.len() + view.did_not_run;
     let seconds = fixed(view.seconds, plain_decimals(view.seconds).min(1));
@@ -108,7 +108,7 @@ fn held_by(one: &TopProgram) -> String {
     }
 }
 
-/// What the table leaves out.
+/// Totals, and the programs that the table leaves out.
 fn total(view: &TopView, most: usize) -> String {
     let runs = Some(format!(
         "together {} runs a second",
@@ -139,7 +139,7 @@ fn vanished(view: &TopView) -> Option<String> {
         .then(|| format!("{programs} {were} unloaded meanwhile: what they cost is not known"))
 }
 
-/// What looking costs.
+/// Cost of looking.
 fn account(view: &TopView) -> String {
     match (view.tax.whole_ns, view.total.account_of_cpu) {
         (Some(ns), Some(share)) => format!(

@@ -10,19 +10,19 @@ use super::{holders::Holders, tax::StatsOverhead};
 /// An interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TopView {
-    /// How long it was, in seconds.
+    /// Length, in seconds.
     pub(crate) seconds: f64,
     /// CPUs of the machine.
     pub(crate) cpus: usize,
-    /// What the kernel's account costs, and what of that is in its numbers.
+    /// Cost of the kernel's account, and the part of it that is in its numbers.
     pub(crate) tax: StatsOverhead,
     /// The programs that ran, what costs most first.
     pub(crate) programs: Vec<TopProgram>,
     /// All of them together.
     pub(crate) total: Total,
-    /// How many programs are loaded and did not run.
+    /// Programs that are loaded and did not run.
     pub(crate) did_not_run: usize,
-    /// How many were unloaded since the look before, and their accounts with them.
+    /// Programs that were unloaded since the look before, and their accounts with them.
     #[serde(default)]
     pub(crate) vanished: usize,
 }
@@ -32,10 +32,10 @@ pub(crate) struct TopView {
 pub(crate) struct TopProgram {
     /// The kernel's number of it.
     pub(crate) id: u32,
-    /// Its type, in the words of bpftool: `kprobe`, `sched_cls`.
+    /// Program type, in the words of bpftool: `kprobe`, `sched_cls`.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Its name, at most 15 characters; empty where it has none.
+    /// Name, at most 15 characters; empty where it has none.
     pub(crate) name: String,
     /// Who holds it.
     pub(crate) held_by: Holders,
@@ -49,7 +49,7 @@ pub(crate) struct TopProgram {
     pub(crate) ns_per_run: f64,
     /// The share of one CPU's time that it takes, by `ns_per_run`.
     pub(crate) of_cpu: f64,
-    /// Its share of what all of them take.
+    /// Share of what all of them take.
     pub(crate) share: f64,
     /// Runs that did not happen, for it ran already on that CPU.
     pub(crate) missed: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Total {
 }
 
 impl TopView {
-    /// Of programs and what was added to their accounts.
+    /// Makes it from programs and what was added to their accounts.
     pub(super) fn new(
         time: Duration,
         cpus: usize,

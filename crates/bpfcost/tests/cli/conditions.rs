@@ -25,7 +25,7 @@ mount --bind trace /sys/kernel/tracing
 show() { cat $AT/kernel/* $AT/net/* $AT/$printk | tr '\n' ' '; }
 "#;
 
-/// What the shell prints after the setup, with `$SCRIPTS` and `$AT`, its folder; its exit code too.
+/// Output of the shell after the setup, with `$SCRIPTS` and `$AT`, its folder; its exit code too.
 fn shell(script: &str) -> Option<(String, Option<i32>)> {
     if !require::host() {
         return None;

@@ -92,7 +92,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Where a page links to within the repository: a path from the root, and an anchor.
+/// Links of a page within the repository: a path from the root, and an anchor.
 fn links(page: &Path, text: &str) -> Vec<(PathBuf, Option<String>)> {
     let link = Regex::new(r"\]\(([^()\s]+)\)|(?:src|href)=.([^'\x22\s]+)").expect("a pattern");
     let prose = prose(text);

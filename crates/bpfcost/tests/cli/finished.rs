@@ -7,7 +7,7 @@ use crate::{
     tool::{QUICK, Tool},
 };
 
-/// What a whole run said on stdout with `--format json`, and all that its journal held.
+/// Output of a whole run on stdout with `--format json`, and all that its journal held.
 pub(crate) struct Finished {
     pub(crate) json: String,
     pub(crate) journal: String,

@@ -1,4 +1,4 @@
-//! What it says of itself, and the commands that measure nothing, word for word.
+//! Help texts, and the commands that measure nothing, word for word.
 
 use std::time::Instant;
 

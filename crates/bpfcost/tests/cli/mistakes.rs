@@ -101,7 +101,7 @@ fn rates_of_what_has_none() {
     assert!(page.contains("CPU of one core at 200k") && page.contains("insn are not ns"));
 }
 
-/// Where the answer quotes the command line, too.
+/// Also in an answer that quotes the command line.
 #[test]
 fn words_that_are_no_text() {
     let tool = Tool::new();

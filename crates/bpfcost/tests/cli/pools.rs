@@ -147,7 +147,7 @@ fn it_is_listed_and_forecast_with_its_settings() {
     assert!(!said.contains("measuring needs"), "{said}");
 }
 
-/// What a machine refuses is an error in words.
+/// A refusal by the machine is an error in words.
 #[test]
 fn limits_of_the_machine_are_told() {
     let tool = Tool::new();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{require, tool::Tool};
 
-/// Where Debian's libxdp1 has its programs.
+/// Folder of the programs in Debian's libxdp1.
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/bpf";
 
 pub(crate) const SOURCE: &str = r#"

@@ -1,4 +1,4 @@
-//! What can't be continued: another experiment, another machine, damage; and that nothing is lost
+//! Runs that can't be continued: another experiment, another machine, damage; and that nothing is lost
 //! by trying.
 
 use std::fs;

@@ -20,7 +20,7 @@ pub(crate) struct Running {
     journal: PathBuf,
 }
 
-/// What processes held in the kernel, by the kernel's numbers.
+/// Programs and maps that processes held, by the kernel's numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) programs: BTreeSet<u32>,
@@ -50,7 +50,7 @@ impl Running {
         self.child.as_mut().expect("it has not ended")
     }
 
-    /// Its number.
+    /// Process number.
     pub(crate) fn id(&mut self) -> u32 {
         self.child().id()
     }
@@ -91,12 +91,12 @@ impl Running {
         self.is_over()
     }
 
-    /// Whether it has ended.
+    /// Returns true if it has ended.
     pub(crate) fn is_over(&mut self) -> bool {
         self.child().try_wait().expect("a child").is_some()
     }
 
-    /// What it holds in the kernel just now.
+    /// Programs and maps that it holds just now.
     pub(crate) fn held(&mut self) -> Held {
         let id = self.id();
         // Until exec() is through, it has this process's files still; the name comes after they are closed.
@@ -154,7 +154,7 @@ impl Drop for Running {
 }
 
 impl Held {
-    /// What these processes hold just now, by their open files.
+    /// Programs and maps that these processes hold just now, by their open files.
     pub(crate) fn by(processes: impl IntoIterator<Item = u32>) -> Self {
         let mut held = Held::default();
         let files = processes

@@ -61,7 +61,7 @@ impl Drop for Load {
     }
 }
 
-/// What such a run answers once an event came: what goes to stdout, and to stderr.
+/// Answer of such a run once an event came: its stdout and stderr.
 fn with_events(tool: &Tool, line: &str) -> (String, String) {
     let said = (0..RUNS)
         .map(|_| tool.says(&format!("{line} --duration 200ms")))

@@ -19,7 +19,7 @@ pub(crate) struct Tool {
     home: TempDir,
 }
 
-/// What a call said, and how it ended.
+/// Output of a call, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -34,7 +34,7 @@ impl Tool {
         }
     }
 
-    /// Where a file of that name lies.
+    /// Path of a file of that name.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
@@ -117,14 +117,14 @@ impl Tool {
         said(&self.command(line).output().expect("the binary runs"))
     }
 
-    /// Its answer, where it ends well.
+    /// The answer of a call, which must end well.
     pub(crate) fn answers(&self, line: &str) -> String {
         let said = self.says(line);
         assert_eq!(said.code, Some(0), "{line}: {said:?}");
         said.out
     }
 
-    /// Its complaint: the exit code is `code`, nothing is on stdout, and stderr holds all of `words`.
+    /// The complaint of a call: the exit code is `code`, nothing is on stdout, and stderr holds all of `words`.
     #[track_caller]
     pub(crate) fn refuses(&self, line: &str, code: i32, words: &[&str]) -> String {
         let said = self.says(line);

@@ -37,7 +37,7 @@ fn while_it_runs<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (done, runs.into_inner())
 }
 
-/// What it is called.
+/// Name of the program.
 fn name() -> &'static str {
     idle::NAME.to_str().expect("UTF-8")
 }

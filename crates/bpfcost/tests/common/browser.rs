@@ -32,7 +32,7 @@ pub struct Browser {
     messages: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    /// What the page complained of: console errors, exceptions, refused loads.
+    /// Complaints of the page: console errors, exceptions, refused loads.
     pub complaints: Vec<String>,
     _profile: TempDir,
 }

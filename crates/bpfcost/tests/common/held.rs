@@ -1,4 +1,4 @@
-//! What the kernel holds for programs like ours, for tests that nothing is left behind.
+//! Resources that the kernel holds for programs like ours, for tests that nothing is left behind.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ pub(crate) fn settled(as_it_should_be: impl Fn() -> bool) {
     }
 }
 
-/// What the kernel holds for programs like ours, a line each.
+/// Resources that the kernel holds for programs like ours, a line each.
 pub(crate) fn held() -> BTreeSet<String> {
     let programs = loaded_programs().into_iter();
     let programs = programs.map(|one| format!("program {} {} {}", one.id, one.kind, one.name));

@@ -6,7 +6,7 @@ use bpfcost_record::{Record, Status};
 
 use crate::tool::Tool;
 
-/// What a run left as `x.json`.
+/// Reads the record that a run left as `x.json`.
 #[track_caller]
 pub(crate) fn record(tool: &Tool) -> Record {
     let text = fs::read_to_string(tool.path("x.json")).expect("a record");

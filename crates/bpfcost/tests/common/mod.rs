@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Helpers that several tests share.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-/// Its folder, below each mount of the hierarchy.
+/// Folders of the own group, below each mount of the hierarchy.
 pub(crate) fn own_cgroups() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -48,7 +48,7 @@ const DRIVERS: [(&str, f64); 4] = [
 /// Loads of a record.
 const LOADS: usize = 3;
 
-/// What a case of a kernel costs beyond its driver; `None` where it can't run.
+/// Cost of a case of a kernel beyond its driver; `None` where it can't run.
 fn net(version: (u32, u32), way: &Way, body: (&str, f64)) -> Option<f64> {
     let (name, _, empty, since) = *way;
     if version < since {
@@ -142,7 +142,7 @@ pub fn host() -> Record {
     record
 }
 
-/// Why a host or an old kernel has it not.
+/// Marks a case that a host or an old kernel lacks.
 fn unsupported(case: &mut CaseRecord, name: &str) {
     let what = name.split('/').next().unwrap_or_default();
     (case.status, case.raw, case.net) = (Status::Unsupported, None, None);

@@ -10,13 +10,13 @@ use bpfcost_record::*;
 
 use super::synthetic;
 
-/// What the driver costs alone.
+/// Cost of the driver alone.
 pub const DRIVER: f64 = 5.0;
-/// What `bpf_stats` adds to the empty program.
+/// Cost that `bpf_stats` adds to the empty program.
 pub const TAX: f64 = 37.0;
-/// What the kernel's account shows for an empty program.
+/// Time in the kernel's account for an empty program.
 pub const READING: f64 = 30.0;
-/// What `bpf_stats` costs kprobe/map beyond that.
+/// Cost of `bpf_stats` for kprobe/map beyond that.
 pub const BEYOND: f64 = 9.0;
 /// Attach types with what their mechanism costs.
 pub const TYPES: [(&str, f64); 3] = [

@@ -11,12 +11,12 @@ use bpfcost_record::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// How a case of the sample is made.
+/// Recipe of a case of the sample.
 struct Made {
     name: &'static str,
     group: &'static str,
     about: &'static str,
-    /// Its true cost, ns/op.
+    /// True cost, ns/op.
     cost: f64,
     /// Relative noise of a trial.
     noise: f64,

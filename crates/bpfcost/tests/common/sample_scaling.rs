@@ -25,7 +25,7 @@ pub const POOLS: [(&str, f64, [f64; 3]); 8] = [
 pub const THREADS: [u32; 4] = [1, 2, 4, 16];
 /// CPUs.
 pub const CPUS: u32 = 4;
-/// What else some cases have, with what becomes of their rates.
+/// Variations of some cases, with what becomes of their rates.
 pub const APART: [(&str, f64); 4] = [
     ("objects-1x", 0.8),
     ("objects-4x", 1.05),

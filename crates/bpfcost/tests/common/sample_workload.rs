@@ -9,7 +9,7 @@ use bpfcost_workload::Definition;
 
 use super::synthetic;
 
-/// What redis takes per command without a probe, in nanoseconds of CPU time.
+/// CPU time of redis per command without a probe, in nanoseconds.
 pub const COMMAND_NS: f64 = 5_000.0;
 /// Epochs of a quick run.
 pub const EPOCHS: usize = 12;
@@ -310,7 +310,7 @@ fn build_of(
     record
 }
 
-/// What such a record says of the workload.
+/// The workload in such a record.
 pub fn workload(record: &mut Record) -> &mut ProbedWorkload {
     match &mut record.layout {
         Layout::Workload(workload) => workload,

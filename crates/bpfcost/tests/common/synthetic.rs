@@ -1,4 +1,4 @@
-//! What a run of some plan would have seen, by a function that says what each trial is.
+//! Measurements that a run of some plan would make, by a function that says what each trial is.
 
 use bpfcost_measure::{Calibration, Event, Measurements, Plan, Stop};
 use bpfcost_model::{Batch, Case, Trial};

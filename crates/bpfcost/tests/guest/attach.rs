@@ -11,8 +11,8 @@ use crate::{
     visit::{self, assert_nothing_left, says},
 };
 
-/// What copies the packet: which way the copy takes goes by the low bits of its address, and those by the
-/// boot.
+/// Cases that copy the packet: the way that the copy takes goes by the low bits of its address, and those by
+/// the boot.
 const COPIES: [&str; 2] = ["xdp-generic/empty", "xdp-native-veth-skb/empty"];
 
 fn counted(cases: &[&str], kernel: &str) -> Record {
@@ -37,7 +37,7 @@ fn nets(record: &Record) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// What two boots count, where the second meets `again`.
+/// Counts of two boots, where the second meets `again`.
 fn boots(cases: &[&str], again: &[&str], kernel: &str) -> [Record; 2] {
     // A hook has the second one boot, where the first may have gone on from an earlier boot. It leaves the kernel alone.
     let boots = r#"{"before": ":"}"#;
@@ -62,7 +62,7 @@ fn assert_equal([one, other]: &[Record; 2]) {
     }
 }
 
-/// How many ways have a count of the program that does nothing.
+/// Number of ways with a count of the program that does nothing.
 fn ways(record: &Record) -> usize {
     let nets = nets(record);
     nets.keys().filter(|name| name.ends_with("/empty")).count()
@@ -160,7 +160,7 @@ fn the_newest_kernel_has_sessions_and_links_to_many() {
     }
 }
 
-/// What the kernel puts at a uprobe's site on the kernel that replaces a `nop` of ten bytes, and no other.
+/// Code at a uprobe's site on the kernel that replaces a `nop` of ten bytes, and no other.
 #[test]
 fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
     if !require::version("sid", "sid") {

@@ -84,7 +84,7 @@ fn a_kill_loses_no_trial_that_the_guest_sent() {
     bpfcost_record::read_journal(&tool.path("x.json.journal")).expect("a whole journal");
 }
 
-/// How many trials the guest has sent.
+/// Trials that the guest has sent.
 fn sent(tool: &Tool) -> usize {
     let folders = fs::read_dir(tool.path("scratch")).into_iter().flatten();
     let streams = folders.flatten().map(|entry| entry.path().join("stream"));

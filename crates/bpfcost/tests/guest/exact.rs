@@ -32,7 +32,7 @@ fn counted_with(line: &str, kernel: &str, hooks: &str) -> Record {
     valid_record(&tool)
 }
 
-/// By case: its count, and whether it repeated from trial to trial.
+/// Counts by case, and whether each repeated from trial to trial.
 fn counts(record: &Record) -> BTreeMap<&str, (f64, bool)> {
     let of = |case: &bpfcost_record::CaseRecord| {
         let raw = case.raw.as_ref()?;

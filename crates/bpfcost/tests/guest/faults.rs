@@ -60,7 +60,7 @@ fn hangs_while_it_boots() {
     );
 }
 
-/// Its QEMU gets no CPU for longer than a boot may take. A limit in wall time would end it.
+/// QEMU gets no CPU for longer than a boot may take. A limit in wall time would end it.
 #[test]
 fn gets_no_cpu_while_it_boots() {
     let Some(kernel) = require::kernel() else {
@@ -230,7 +230,7 @@ fn has_an_image_with_a_good_header_alone() {
     );
 }
 
-/// It boots, up to its root: though the host has modules of that kernel, for itself.
+/// The guest boots up to its root, though the host has modules of that kernel, for itself.
 #[test]
 fn has_no_modules() {
     let (tool, empty) = (Tool::new(), Tool::new());

@@ -1,4 +1,4 @@
-//! What kernels have and lack: exact lists of Debian's, so that a feature that stops being found on a
+//! Features that kernels have and lack: exact lists of Debian's, so that a feature that stops being found on a
 //! kernel that has it fails here.
 
 use bpfcost_record::Record;

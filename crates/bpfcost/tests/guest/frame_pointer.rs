@@ -17,7 +17,7 @@ starts helper stack ip_rcv --attach kprobe --json --helper; send; ends
 /// The function that calls `ip_rcv`.
 const CALLER: &str = "__netif_receive_skb_one_core";
 
-/// How many of the events' stacks have the caller of their first function on them, and how many events there were.
+/// Number of events whose stacks have the caller of their first function on them, and number of all events.
 fn with_caller(results: &Results, name: &str) -> (u64, u64) {
     let profile: Value = serde_json::from_str(results.answer(name)).expect("JSON");
     let total = |name: &str| profile["totals"][name].as_u64().expect("a count");

@@ -22,7 +22,7 @@ SEC("xdp") int counts(void *context) { runs++; return 2; }
 const MAKEFILE: &str =
     "src/%.bpf.o: src/%.c\n\t$(or $(CLANG),clang-19) -O2 -g -target bpf -c $< -o $@\n";
 
-/// What prepares the repository: the base is a commit of the branch main of its origin.
+/// Preparation of the repository: the base is a commit of the branch main of its origin.
 const REPOSITORY: &str = "
     export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
     git init -q -b main ours

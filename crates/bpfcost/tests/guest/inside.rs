@@ -9,7 +9,7 @@ use crate::{
     visit::{QUICK, Visit, assert_nothing_left},
 };
 
-/// What a guest's script may use: the program, and a folder to write to, which is the current one.
+/// Start of a guest's script, which may use the program, and a folder to write to, which is the current one.
 const PROLOGUE: &str = "\
 cd /run/bpfcost/results
 # Runs it; its answer, errors and exit code are files of that name.

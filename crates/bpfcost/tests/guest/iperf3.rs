@@ -10,7 +10,7 @@ use crate::{
     visit::{Visit, assert_nothing_left},
 };
 
-/// Whether iperf3 is there; a guest has the programs of its host.
+/// Returns true if iperf3 is there; a guest has the programs of its host.
 fn able() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|folder| folder.join("iperf3").exists());

@@ -1,4 +1,4 @@
-//! What comes of runs in guests: the same records as on the host, of another machine.
+//! Results of runs in guests: the same records as on the host, of another machine.
 
 use std::fs;
 

@@ -8,7 +8,7 @@ use crate::{
     visit::{QUICK, aside, assert_nothing_left},
 };
 
-/// What the host has as modules of the guest's kernel: those of the store, or empty files of the same names.
+/// Modules of the guest's kernel on the host: those of the store, or empty files of the same names.
 pub(crate) const GOOD: &str = "cp -rs";
 const BAD: &str = "cp -r --attributes-only";
 
@@ -32,7 +32,7 @@ mount -t overlay -o lowerdir=$PWD/usr:/usr planted /usr
 exec $BPFCOST $ARGS
 "#;
 
-/// What a run says on such a host.
+/// Output of a run on such a host.
 #[track_caller]
 pub(crate) fn planted(tool: &Tool, copy: &str, line: &str) -> Said {
     let image = require::image(require::kernel().expect("a kernel"));

@@ -187,7 +187,7 @@ SEC("xdp") int hot(void *context)
 SEC("xdp") int cold(void *context) { return 2; }
 "#;
 
-/// What a run is traced to is what a run was counted to take.
+/// A run is traced to as many instructions as it was counted to take.
 #[test]
 fn hot_spots_are_the_instructions_of_a_run() {
     let Some(kernel) = require::kernel() else {

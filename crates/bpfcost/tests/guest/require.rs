@@ -1,4 +1,4 @@
-//! Whether guests can be had here; a skip says why, and is a failure where `BPFCOST_REQUIRE` names `vm`.
+//! Checks that guests can be had here; a skip says why, and is a failure where `BPFCOST_REQUIRE` names `vm`.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -34,7 +34,7 @@ fn find() -> Result<String, String> {
     Ok(kernel)
 }
 
-/// Whether there is a kernel of this version, of this suite. One that is not there is fetched where guests
+/// Returns true if there is a kernel of this version, of this suite. One that is not there is fetched where guests
 /// are required; `false` where it can't be had, and why is printed.
 pub(crate) fn version(version: &str, suite: &str) -> bool {
     if kernel().is_none() {
@@ -53,8 +53,8 @@ pub(crate) fn version(version: &str, suite: &str) -> bool {
     found.is_ok()
 }
 
-/// Whether there is a kernel that `bpfcost kernel build` makes. It is not built here: that takes 10 minutes and more, so
-/// its tests are of a kind of their own.
+/// Returns true if there is a kernel that `bpfcost kernel build` makes. It is not built here: that takes 10 minutes and
+/// more, so its tests are of a kind of their own.
 pub(crate) fn built(kernel: &str) -> bool {
     if self::kernel().is_none() {
         return false;
@@ -86,7 +86,7 @@ fn says(line: &str) -> Result<(), String> {
     }
 }
 
-/// Its image, as the program itself names it.
+/// Image of a kernel, as the program itself names it.
 pub(crate) fn image(kernel: &str) -> PathBuf {
     let tool = Tool::new();
     let line = format!("run xdp-lb --on vm:{kernel} --dry-run");

@@ -5,7 +5,7 @@ use bpfcost_record::{Record, Status};
 
 use crate::{kept, require, tool::Tool, visit::says};
 
-/// What each kernel counts: of the shortest stack and of the whole one.
+/// Cases that each kernel counts: of the shortest stack and of the whole one.
 pub(crate) const CASES: [&str; 5] = [
     "none/raw_tp",
     "count/8",
@@ -14,7 +14,7 @@ pub(crate) const CASES: [&str; 5] = [
     "get_stack/32",
 ];
 
-/// What some count too: other ways to attach.
+/// Cases that some count too: other ways to attach.
 pub(crate) const AT_FUNCTIONS: [&str; 6] = [
     "none/kprobe",
     "count@kprobe/32",
@@ -50,7 +50,7 @@ fn net(record: &Record, name: &str) -> f64 {
     net.expect("a net count")
 }
 
-/// What one case takes of another's instructions. Every case is proved: its stack is the one that the helper takes of
+/// Share of one case in another's instructions. Every case is proved: its stack is the one that the helper takes of
 /// the same event.
 pub(crate) fn share(record: &Record, by: &str, of: &str) -> f64 {
     net(record, by) / net(record, of)
@@ -96,7 +96,7 @@ fn a_stack_on_linux_6_12_costs_a_tenth_of_the_helper() {
     }
 }
 
-/// Its loads are calls of a helper, for there is no bpf_rdonly_cast.
+/// Loads there are calls of a helper, for there is no bpf_rdonly_cast.
 #[test]
 fn a_stack_on_linux_6_1_costs_less_than_a_third() {
     if require::version("6.1", "bookworm") {
@@ -104,7 +104,7 @@ fn a_stack_on_linux_6_1_costs_less_than_a_third() {
     }
 }
 
-/// Its ORC tables have other numbers of registers.
+/// The ORC tables there have other numbers of registers.
 #[test]
 fn a_stack_on_the_newest_linux_costs_a_tenth_of_the_helper() {
     if require::version("sid", "sid") {

@@ -15,7 +15,7 @@ use crate::{
     tool::{STATE, Tool, said},
 };
 
-/// How long it may take to put something back.
+/// The longest time to put something back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keeps the unit's state in a file.

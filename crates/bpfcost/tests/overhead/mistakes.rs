@@ -129,7 +129,7 @@ fn some_of_the_cases() {
     tool.refuses(&line, 2, &["no case of true matches c"]);
 }
 
-/// How it was written until `overhead` became a command.
+/// The form that was in use until `overhead` became a command.
 #[test]
 fn the_former_form_answers_with_the_one_of_now() {
     let tool = Tool::new();

@@ -50,7 +50,7 @@ fn json_of_github() {
     insta::assert_snapshot!(benchmark::github(&records).expect("JSON"));
 }
 
-/// What is invalid or a floor is in none of them, and what names hold does not break lines.
+/// Invalid cases and floors are in none of them, and what names hold does not break lines.
 #[test]
 fn measured_cases_alone() {
     let mut record = sample_record::flawed();

@@ -1,5 +1,4 @@
-//! What the reports say of counted records: counts without intervals, and everywhere that
-//! instructions are not nanoseconds.
+//! Reports of counted records: counts without intervals, and everywhere that instructions are not nanoseconds.
 
 use crate::common::{sample_changes, sample_exact, views};
 use bpfcost_model::Unit;

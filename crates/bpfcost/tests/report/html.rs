@@ -46,7 +46,7 @@ fn keep(browser: &mut Browser, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What must hold of every page at every width.
+/// Checks what must hold of every page at every width.
 fn check(browser: &mut Browser, what: &str) -> Result<()> {
     assert_eq!(browser.complaints, Vec::<String>::new(), "{what}");
     let wide = browser.eval("[document.documentElement.scrollWidth, innerWidth]")?;

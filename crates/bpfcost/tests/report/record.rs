@@ -1,5 +1,4 @@
-//! What the reports say of a fixed synthetic record, word for word, and that odd records break
-//! none of them.
+//! Reports of a fixed synthetic record, word for word, and that odd records break none of them.
 
 use crate::common::{sample_changes, sample_record, views};
 
@@ -23,7 +22,7 @@ fn undisturbed_costs_stand_beside_those_as_found() {
     assert!(markdown.contains("as found"), "{markdown}");
 }
 
-/// Of many warnings a short view has two: the experiment's own, and the first of those about the machine.
+/// A short view has two of many warnings: the experiment's own, and the first of those about the machine.
 #[test]
 fn the_warnings_that_matter_most_are_shown() {
     let machine = Machine {

@@ -68,7 +68,7 @@ fn too_few_epochs_tell_of_no_cost() {
     assert!(!told.contains("more"), "{told}");
 }
 
-/// What comes seldom is in the total alone: it is said, and neither same nor within.
+/// A rare cost is in the total alone: it is said, and neither same nor within.
 #[test]
 fn what_comes_seldom() {
     let told = |extra, budget| sentence(&sample_workload::seldom(extra, budget));
@@ -205,7 +205,7 @@ fn calls_of_several_probes_are_in_the_long_views() {
     }
 }
 
-/// What the cost depends on is said, where one state alone was measured.
+/// The sentence says what the cost depends on, where one state alone was measured.
 #[test]
 fn the_sentence_of_a_state_alone() {
     let mut record = sample_workload::one(0.045, 0.004, None);
@@ -296,7 +296,7 @@ fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
     assert!(!other.lines().next().unwrap().contains("variant"));
 }
 
-/// Where the kernel takes interrupts out of the time of processes, the machine's time is what has them.
+/// The machine's time has the interrupts that the kernel takes out of the time of processes.
 #[test]
 fn the_machine_leads_where_the_server_lacks_its_interrupts() {
     for irq_time in [None, Some(false)] {
@@ -383,7 +383,7 @@ fn records_of_workloads_come_back_from_disk() {
     );
 }
 
-/// Where datagrams went, and what a probe would have to cost to be seen in throughput: of what was measured.
+/// The fate of datagrams, and what a probe would have to cost to be seen in throughput: of what was measured.
 #[test]
 fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
     let told = |values: &[(&str, f64)]| {

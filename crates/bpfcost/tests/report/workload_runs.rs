@@ -40,7 +40,7 @@ fn outcomes(changes: &Changes) -> Vec<(&str, ChangeOutcome)> {
         .collect()
 }
 
-/// What a probe adds is known within each run, and what self-test knows of kernel programs is no matter.
+/// A probe's addition is known within each run, and what self-test knows of kernel programs is no matter.
 #[test]
 fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let compared = |new: Record| {
@@ -85,7 +85,7 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     );
 }
 
-/// Where it is unknown how far runs differ, one run a side can't be told from another; several a side in turn can.
+/// One run a side can't be told from another while it is unknown how far runs differ; several a side in turn can.
 #[test]
 fn one_run_a_side_is_too_few_where_nothing_is_known() {
     let compared = |runs: usize, new: f64| {
@@ -120,7 +120,7 @@ fn one_run_a_side_is_too_few_where_nothing_is_known() {
     assert_eq!(three.gate, Gate::Regressed);
 }
 
-/// What a probe adds is known only of runs that had a case without it, however many they are.
+/// A probe's addition is known only of runs that had a case without it, however many they are.
 #[test]
 fn a_probe_without_off_beside_it_has_no_verdict() {
     let side = |name: &str, level: f64| -> Vec<Record> {

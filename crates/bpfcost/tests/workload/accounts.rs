@@ -83,8 +83,8 @@ touch done
 while :; do sleep 1; done
 "#;
 
-/// What the children of such a server spent by their own clocks, once it had `accounts` read around their lives, and
-/// what these say. `pids` are its processes by their numbers.
+/// CPU time of such a server's children by their own clocks, once it had `accounts` read around their lives, and by
+/// these, in nanoseconds. `pids` are its processes by their numbers.
 fn served(folder: &Path, accounts: &UsageReader<'_>, pids: &[u32]) -> (f64, f64) {
     let before = accounts.spent(pids, &[], None).expect("an account");
     fs::write(folder.join("go"), "").expect("a file");

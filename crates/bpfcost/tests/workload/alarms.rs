@@ -8,7 +8,7 @@ use crate::{definition::able, tool::Tool};
 /// 400 times).
 const RUNS: u64 = 20;
 const ALLOWED: usize = 4;
-/// How far the interval of CPU time per command may reach from its middle, in percent, with the 20 pairs of windows
+/// The widest reach of the interval of CPU time per command from its middle, in percent, with the 20 pairs of windows
 /// that a quick run has.
 const REACH: f64 = 2.0;
 
@@ -21,7 +21,7 @@ fn verdicts(record: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What a run of redis said of `nothing` against `off`: its verdicts, and the half-width of CPU time in percent.
+/// A run of redis on `nothing` against `off`: its verdicts, and the half-width of CPU time in percent.
 fn run(tool: &Tool, seed: u64) -> (Vec<String>, f64) {
     let said = tool.says(&format!(
         "run redis --quick --case off --case nothing --seed {seed} --format json --out {seed}.json"

@@ -45,7 +45,7 @@ probe = "builtin:nothing"
 quick = true
 "#;
 
-/// Whether BPF and these programs are there. Prints the reason where not.
+/// Returns true if BPF and these programs are there. Prints the reason where not.
 pub(crate) fn able(programs: &[&str]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let there = |name: &&str| env::split_paths(&path).any(|folder| folder.join(name).exists());
@@ -77,7 +77,7 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// What a process was called, by its command line.
+/// Command line of a process.
 pub(crate) fn called(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ")

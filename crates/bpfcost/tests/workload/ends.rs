@@ -17,10 +17,10 @@ use crate::{
     tool::Tool,
 };
 
-/// How long what is killed may take to be gone.
+/// The longest that a killed process may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a run in a window has.
+/// Resources of a run in a window.
 struct Had {
     me: u32,
     pids: Vec<u32>,
@@ -69,7 +69,7 @@ fn in_a_window(tool: &Tool) -> (Running, Had) {
 }
 
 impl Had {
-    /// What of it is still there.
+    /// The part of it that is still there.
     fn left(&self) -> Vec<String> {
         let alive =
             |pid: &&u32| called(**pid).contains("redis-") || called(**pid).contains("bpfcost");

@@ -1,4 +1,4 @@
-//! What goes wrong with servers and clients: each gets a sentence, an exit code, and nothing is left.
+//! Faults of servers and clients: each gets a sentence, an exit code, and nothing is left.
 
 use std::{fs, net::TcpListener};
 
@@ -120,7 +120,7 @@ fn a_port_that_is_taken() {
     ]);
 }
 
-/// It says so and ends, before it can be seen from outside who listens.
+/// The server says so and ends, before it can be seen from outside who listens.
 #[test]
 fn a_server_that_finds_its_port_taken() {
     if !able(&["redis-server", "redis-benchmark"]) {
@@ -142,7 +142,7 @@ fn a_server_that_finds_its_port_taken() {
     );
 }
 
-/// It ends in its thirtieth load, which has a few trials before it: they stay.
+/// The server ends in the thirtieth load, which has a few trials before it: they stay.
 #[test]
 fn a_server_that_dies_in_a_window() {
     if !able(&["redis-server", "redis-benchmark", "redis-cli"]) {

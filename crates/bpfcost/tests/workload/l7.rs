@@ -111,7 +111,7 @@ fn written(text: &str) -> Vec<(String, String, u64, u64)> {
     text.lines().map(line).collect()
 }
 
-/// What the agent sees of [`ASKED`], again after it was switched off and on.
+/// Checks that the agent sees [`ASKED`], again after it was switched off and on.
 fn sees(server: &Server, mode: &str, scheme: &str) {
     let dir = TempDir::new().expect("a folder");
     let file = dir.path().join("seen");

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::{definition::able, running::Running, tool::Tool};
 
 const PERIODIC: &str = include_str!("periodic.toml");
-/// Where the definition keeps its files.
+/// Folder of the definition's files.
 const FILES: &str = "/tmp/bpfcost-periodic";
 
-/// What the servers say of all their time with the tool: requests, and nanoseconds that the tool made them take.
+/// The servers' account of all their time with the tool: requests, and nanoseconds that the tool made them take.
 fn account(tool: &Tool) -> (f64, f64) {
     let accounts = tool.names();
     let accounts = accounts

@@ -24,7 +24,7 @@ fn agent(filter: &str) -> Agent {
     agent
 }
 
-/// What an agent counts while `cat` sends [`BYTES`] back, one by one.
+/// Counts of an agent while `cat` sends [`BYTES`] back, one by one.
 fn counted(agent: &mut Agent, target: &str) -> Value {
     let mut cat = Command::new("cat");
     let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

@@ -31,10 +31,10 @@ use crate::{BuiltIn, WindowCounts};
 use bpfcost_model::Problem;
 use bpfcost_process::RunContext;
 
-/// Its entry.
+/// The entry of `builtin:l7`.
 pub(crate) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
-/// What an agent can watch, by the name of its mode.
+/// The modes, each with what an agent watches in it.
 const MODES: [(&str, L7Watch); 5] = [
     ("kernel", SOCKETS),
     (
@@ -85,8 +85,8 @@ struct L7Agent<S> {
     file: Option<PathBuf>,
 }
 
-/// Where calls come from: programs in the kernel, or whatever else delivers the same. It is made with what takes
-/// them, and hands them over in each of its methods.
+/// A source of calls: programs in the kernel, or whatever else delivers the same. It is made with what takes them,
+/// and hands them over in each of its methods.
 trait CallSource {
     /// Attaches to these processes: from here on it sees every call of theirs.
     fn attach(&mut self, processes: &[u32]) -> Result<()>;
@@ -102,11 +102,11 @@ trait CallSource {
 struct L7Programs {
     programs: L7,
     watch: L7Watch,
-    /// Where the functions of a server are, by its process.
+    /// Places of the functions of servers, by process.
     places: HashMap<u32, ServerFunctions>,
 }
 
-/// Its arguments: what to watch, and the file for what it sees, if any.
+/// Parses the arguments: what to watch, and the file for what it sees, if any.
 fn parse_arguments(arguments: &[String]) -> Result<(L7Watch, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
@@ -120,7 +120,7 @@ fn parse_arguments(arguments: &[String]) -> Result<(L7Watch, Option<PathBuf>)> {
     Ok((*watch, file))
 }
 
-/// What the kernel must have.
+/// Kernel features that the mode needs.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     let watch = parse_arguments(arguments)?.0;
     let mut needs = Vec::new();
@@ -231,7 +231,7 @@ impl<S: CallSource> Agent for L7Agent<S> {
 }
 
 impl L7Programs {
-    /// Where the functions of a process's program are; nowhere, where none are watched.
+    /// Finds the functions of a process's program; none where they are not watched.
     fn places(&mut self, process: u32) -> Result<ServerFunctions> {
         if self.watch.tls.is_none() {
             return Ok(ServerFunctions::default());

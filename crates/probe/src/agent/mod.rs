@@ -40,23 +40,23 @@ pub trait Agent {
     /// that is a [`Problem`] means that the result can't be right.
     fn detach(&mut self) -> Result<WindowCounts>;
 
-    /// What is known of it once it is loaded.
+    /// Facts about it once it is loaded.
     fn loaded(&self) -> Result<AgentInfo> {
         Ok(AgentInfo::default())
     }
 }
 
-/// What is known of an agent once it is loaded.
+/// Facts about an agent once it is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// The kernel's numbers of its programs, where it does not count its hits itself.
     pub programs: Vec<u32>,
-    /// Whether nothing comes that it would have to take in: then it sleeps while it is on, and costs no CPU time.
+    /// True where no events reach it: then it sleeps while it is on, and costs no CPU time.
     pub idle: bool,
 }
 
-/// How often an agent polls its events: waking it for each would cost the server, whose CPU does the waking,
-/// often more than the event itself.
+/// Interval at which an agent polls its events: waking it for each would cost the server, whose CPU does the
+/// waking, often more than the event itself.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// The agent that a BPF object has: no built-in probe, which is what the others are.
@@ -64,7 +64,7 @@ pub(super) const OBJECT: &str = "object";
 /// The agent of one whose programs run in the probed processes.
 pub(super) const PROCESS_OBJECT: &str = "process-object";
 
-/// What an agent is asked.
+/// A request to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum AgentRequest {
@@ -74,26 +74,26 @@ enum AgentRequest {
     Detach,
 }
 
-/// What an agent answers.
+/// An agent's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum AgentReply {
-    /// Its programs are loaded.
+    /// The programs are loaded.
     Loaded(AgentInfo),
-    /// It is on.
+    /// Switched on.
     Attached,
-    /// It is off, and saw this.
+    /// Switched off, with the counts of the window.
     Detached(WindowCounts),
-    /// What it saw can't be right.
+    /// A contradiction in what it saw.
     Invalid(Problem),
-    /// It was given something wrong.
+    /// Wrong input.
     Wrong(String),
-    /// It failed.
+    /// Any other error.
     Failed(String),
 }
 
 impl AgentReply {
-    /// What an agent says that ended with an error.
+    /// The reply of an agent that ended with an error.
     fn from_error(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());

@@ -20,11 +20,11 @@ struct ObjectAgent {
     object: Loaded,
     /// The process that started this one.
     tool: u32,
-    /// What was taken when it was attached.
+    /// Counts of the buffers when it was attached.
     before: BufferCounts,
 }
 
-/// Where its programs run.
+/// A loaded object, by where its programs run.
 enum Loaded {
     Kernel(UserObject),
     Processes(Box<ProcessObject>),

@@ -17,9 +17,9 @@ use crate::{Probe, WindowCounts, WrongProbe, leftovers};
 use bpfcost_model::Fault;
 use bpfcost_process::{Process, ProcessClock, RunContext, describe_exit};
 
-/// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
+/// Time limit for an answer: loading a large object and attaching to thousands of functions take seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long an agent may take to end after its input closed; then it is killed.
+/// Time that an agent has to end after its input closed; then it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// An agent in its own process.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{Agent, AgentReply, AgentRequest};
 
-/// How long an agent waits for events before it looks whether it is asked something.
+/// Time that an agent waits for events before it looks for a request.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Is the agent that is opened, until standard input ends.

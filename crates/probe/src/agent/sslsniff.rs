@@ -30,24 +30,24 @@ use crate::{BuiltIn, WindowCounts};
 use bpfcost_model::{Problem, differs};
 use bpfcost_process::RunContext;
 
-/// Its entry.
+/// The entry of `builtin:sslsniff`.
 pub(crate) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
 
-/// What has it take nothing.
+/// Argument for breakpoints that take nothing.
 const BREAKPOINTS: &str = "breakpoints";
-/// What has it run in user space.
+/// Argument for programs in user space.
 const USER: &str = "user";
 
 /// The sniffer, and what it has taken.
 struct SslSniff {
     sniffer: Sniffer,
-    /// What the kernel had counted when it was attached.
+    /// Counts in the kernel when it was attached.
     before: SslCounts,
     capture: Capture,
     taken: Rc<RefCell<CaptureCounts>>,
 }
 
-/// What was taken since it was attached.
+/// Payload taken since it was attached.
 #[derive(Default)]
 struct CaptureCounts {
     watched: Watched,
@@ -87,7 +87,7 @@ impl CaptureCounts {
     }
 }
 
-/// What can't be right about a window, where payload was taken: the programs count what records hold.
+/// Contradictions in a window where payload was taken: the programs count what records hold.
 fn problem_of(taken: &CaptureCounts, counted: &SslCounts) -> Option<Problem> {
     let of = |name: &str, stream: &Stream, counted: &DirectionCounts| {
         let bytes = differs(
@@ -118,7 +118,7 @@ fn problem_of(taken: &CaptureCounts, counted: &SslCounts) -> Option<Problem> {
         .or(hits)
 }
 
-/// What it takes, and where its programs run.
+/// Parses the arguments: what it takes, and where its programs run.
 fn form(arguments: &[String]) -> Result<(Capture, Space)> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Ok(match words[..] {
@@ -133,7 +133,7 @@ fn form(arguments: &[String]) -> Result<(Capture, Space)> {
     })
 }
 
-/// What the kernel must have: the sniffer finds a way on each.
+/// Needs no feature of the kernel: the sniffer finds a way on each.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     form(arguments).map(|_| Vec::new())
 }
@@ -238,7 +238,7 @@ mod tests {
         payload: b"four",
     };
 
-    /// What is wrong where these two records came, and the programs counted that.
+    /// Returns the problem found after two records, with the programs' counts changed so.
     fn check(second: SslPayload<'_>, change: impl FnOnce(&mut SslCounts)) -> Option<String> {
         let mut taken = CaptureCounts::default();
         taken.watched.begin(Some(&[7]));

@@ -25,7 +25,7 @@ use bpfcost_model::Problem;
 use bpfcost_process::RunContext;
 use bpfcost_text::suggest;
 
-/// Its entry.
+/// The entry of `builtin:stack`.
 pub(crate) const AGENT: BuiltIn = BuiltIn {
     form: "stack:KIND:EVENT:WALKER:DELIVERY",
     needs: |arguments| Ok(StackSpec::parse(arguments)?.needs()),
@@ -194,7 +194,7 @@ fn mean(sum: u64, of: u64) -> u64 {
     (sum + of / 2) / of.max(1)
 }
 
-/// What can't be right about a window.
+/// Contradictions in a window.
 fn problem(
     delivery: StackDelivery,
     traced: &TracedStacks,

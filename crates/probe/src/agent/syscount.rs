@@ -32,16 +32,16 @@ use crate::{BuiltIn, WindowCounts};
 use bpfcost_model::Problem;
 use bpfcost_process::{RunContext, threads};
 
-/// Its entry.
+/// The entry of `builtin:syscount`.
 pub(crate) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
 /// The factor that names the observed process, and its value for a process other than the server.
 const TARGET: &str = "target";
 const BYSTANDER: &str = "bystander";
-/// How many kinds of calls are reported.
+/// Kinds of calls that are reported.
 const TOP: usize = 10;
 
-/// What the kernel counts as a read, and as a write; the last two are both (fs/read_write.c).
+/// Calls that the kernel counts as a read, and as a write; the last two are both (fs/read_write.c).
 const READS: [Sysno; 7] = [
     Sysno::read,
     Sysno::pread64,
@@ -105,7 +105,7 @@ fn filter(arguments: &[String]) -> Result<Filter> {
     })
 }
 
-/// What the kernel must have.
+/// Kernel features that it needs.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     filter(arguments).map(|_| Syscount::needs())
 }
@@ -190,7 +190,7 @@ impl Agent for SyscountAgent {
 }
 
 impl Window {
-    /// What can't be right, where the kernel's own account says otherwise than what was counted.
+    /// Contradictions between the kernel's own account and what was counted.
     fn problem(
         &self,
         filter: Filter,
@@ -274,7 +274,7 @@ impl Window {
     }
 }
 
-/// What can't be right about how long calls took, in a window of this length.
+/// Contradictions in the time of calls, in a window of this length.
 fn time_problem(calls: &SyscallCounts, elapsed_ns: u64) -> Option<Problem> {
     let wrong = |expected: String, got: String| Problem {
         check: "time in system calls".to_owned(),
@@ -307,7 +307,7 @@ fn time_problem(calls: &SyscallCounts, elapsed_ns: u64) -> Option<Problem> {
 }
 
 impl TaskIo {
-    /// Of all these processes together; one that is gone counts nothing.
+    /// Reads the sum over all these processes; one that is gone counts nothing.
     fn read(processes: &[u32]) -> Self {
         let mut all = TaskIo::default();
         for &process in processes {
@@ -400,7 +400,7 @@ mod tests {
         TaskIo { reads, writes }
     }
 
-    /// Of a server with process 7, that was asked about.
+    /// A window of a server with process 7, that was asked about.
     fn window() -> Window {
         Window {
             server: vec![7],

@@ -1,4 +1,4 @@
-//! What every record that an agent gets must say: a process that is watched, and a time since it was attached.
+//! Checks of every record that an agent gets: a process that is watched, and a time since it was attached.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use bpfcost_model::Problem;
 /// The initial PID namespace: its inode number is the same on every kernel (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether this process is in the initial PID namespace: then programs see the process numbers that it sees.
+/// Returns true in the initial PID namespace: there programs see the process numbers that this process sees.
 pub(super) fn in_first_namespace() -> Result<bool> {
     let namespace = fs::read_link("/proc/self/ns/pid").context("cannot read the PID namespace")?;
     Ok(namespace.ends_with(FIRST_NAMESPACE))
@@ -78,7 +78,7 @@ impl Watched {
         }
     }
 
-    /// What is wrong with the records since the window began, once it is over.
+    /// Takes the first problem of the records since the window began, once it is over.
     pub(super) fn problem(&mut self) -> Option<Problem> {
         let (latest, now) = (self.latest_ns, monotonic_ns());
         if latest > now {

@@ -172,7 +172,7 @@ fn names(list: &str) -> Vec<CString> {
     names.into_iter().flat_map(CString::new).collect()
 }
 
-/// Whether a function must not be traced, or had better not be.
+/// Returns true if a function must not be traced, or had better not be.
 pub(in crate::attach) fn left_out(name: &str) -> bool {
     let mut starts = LEFT_OUT.iter().chain(&PATCHING);
     starts.any(|start| name.starts_with(start))

@@ -19,7 +19,7 @@ use crate::{
 /// The group of this tool's events.
 const GROUP: &str = "bpfcost";
 
-/// How often another event is made, where a sweep of another process takes the first one for left over.
+/// Most attempts to make an event, where sweeps of other processes take it for left over.
 const TRIES: u32 = 8;
 
 /// An event of a function's entry or return. The kernel removes none while perf has it open, so that what
@@ -60,7 +60,7 @@ impl Event {
         Ok(Err(refused))
     }
 
-    /// Whether another process removed it.
+    /// Returns true if another process removed the event.
     fn is_gone(&self) -> bool {
         self.number()
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)

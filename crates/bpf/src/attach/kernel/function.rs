@@ -25,7 +25,7 @@ pub(in crate::attach) fn explain(
     }
 }
 
-/// What is wrong with the function itself.
+/// Explains what is wrong with the function itself; `None` if nothing is known to be.
 fn unfit(attach: Attach, function: &str) -> Option<String> {
     match count(function)? {
         0 => {
@@ -57,7 +57,7 @@ fn unfit(attach: Attach, function: &str) -> Option<String> {
     None
 }
 
-/// How many functions have that name; `None` where the kernel doesn't show its symbols.
+/// Counts the functions with that name; `None` where the kernel doesn't show its symbols.
 fn count(function: &str) -> Option<usize> {
     let symbols = fs::read_to_string("/proc/kallsyms").ok()?;
     let is_code = |kind: &str| matches!(kind, "t" | "T" | "w" | "W" | "i");

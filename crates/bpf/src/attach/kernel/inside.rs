@@ -18,22 +18,22 @@ use crate::{
     error::{Result, unattachable},
 };
 
-/// Where a kprobe is tried first: behind `endbr64` and the call of ftrace, then behind that call alone.
+/// Offsets where a kprobe is tried first: behind `endbr64` and the call of ftrace, then behind that call alone.
 const LIKELY: [u32; 2] = [9, 5];
-/// How far into a function it is tried at all.
+/// Bytes of a function in which a kprobe is tried at all.
 const FARTHEST: u32 = 64;
 
-/// How often the kernel is asked whether it has optimised a kprobe, which takes it some 2 s. A number of
+/// Most checks of whether the kernel has optimised a kprobe, which takes it some 2 s. A number of
 /// times, and no time: clocks of emulated guests leap while they wait.
 const ASKS: u32 = 1000;
 const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 
-/// What it takes to be there, made once.
+/// Tools to place a kprobe inside a function, made once.
 pub(in crate::attach) struct Tools {
     list: KprobeList,
     keeper: Option<Rc<SwitchRestorer>>,
     peek: Rc<RefCell<MemoryReader>>,
-    /// Where in the function the kernel took a kprobe.
+    /// Offset in the function at which the kernel took a kprobe.
     offset: Option<u32>,
 }
 

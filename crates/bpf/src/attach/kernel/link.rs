@@ -158,8 +158,8 @@ pub(in crate::attach) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
     kernel::open_event(event, everyone, first_cpu)
 }
 
-/// What the kernel says that a link has missed; 0 where it doesn't say (before Linux 6.7, and for
-/// mechanisms that can't miss).
+/// Reads the events that a link missed, as the kernel reports them; 0 where it doesn't (before Linux 6.7,
+/// and for mechanisms that can't miss).
 pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
     let info =
         LinkInfo::from_fd(link.as_fd()).map_err(failed("a link", "reading what it missed"))?;

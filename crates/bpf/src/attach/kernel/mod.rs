@@ -50,7 +50,7 @@ crate::timing_area!(types::bss);
 /// Bytes that ftrace's call and what stands before it take at most.
 const ENTRY_BYTES: u32 = 4;
 
-/// What stands for the answer of a driver's last call before it is made. No call answers so.
+/// Placeholder for the answer of a driver's last call before it is made. No call answers so.
 const UNANSWERED: u64 = 1 << 63;
 
 /// A driver that runs in the kernel, and what its attach types need and is dear to get.
@@ -150,8 +150,8 @@ impl Events for KernelDriver {
 }
 
 impl Driver {
-    /// Whether a call of this driver may return that: without it, nothing shows that calls were made where no
-    /// program is attached.
+    /// Returns true if a call of this driver may return that: without it, nothing shows that calls were made
+    /// where no program is attached.
     fn may_answer(self, answer: u64) -> bool {
         match self {
             // The map that it asks for does not exist.

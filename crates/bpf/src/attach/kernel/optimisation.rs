@@ -16,7 +16,7 @@ const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
 /// Waits until nothing can come any more, then puts the switch back.
 const KEEPER: &str = "read _; printf %s \"$1\" > \"$2\"";
 
-/// What the switch was, and who puts it back.
+/// The switch's earlier state, and the child process that restores it.
 pub(super) struct SwitchRestorer {
     before: String,
     child: Child,

@@ -19,11 +19,11 @@ use crate::{
 /// The kernel's own BTF is registered first; programs that are attached to other programs name those here.
 const KERNEL_BTF: u32 = 1;
 
-/// What events pass through.
+/// Functions and tracepoint that events pass through.
 struct EventPath<'a> {
     functions: &'a [&'a str],
     tracepoint: Option<&'static str>,
-    /// As they are named in the kernel's BTF.
+    /// Names of the functions in the kernel's BTF.
     types: &'a [&'a str],
 }
 
@@ -153,7 +153,7 @@ fn linked(places: &EventPath<'_>) -> Vec<String> {
         .collect()
 }
 
-/// What ftrace calls at a function's entry: fprobes, trampolines, tracers.
+/// Describes all that ftrace calls at the functions' entries: fprobes, trampolines, tracers.
 fn traced(list: &str, functions: &[&str]) -> Vec<String> {
     let names = |line: &&str| {
         let name = line.split_whitespace().next();
@@ -168,7 +168,7 @@ fn traced(list: &str, functions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the tracepoint is written to the trace buffer.
+/// Reports a tracepoint that is written to the trace buffer.
 fn enabled(tracefs: &MountedFs, event: &str) -> Option<String> {
     let folder = tracepoint::folder(event);
     let text = fs::read_to_string(tracefs.path(&folder).join("enable")).ok()?;

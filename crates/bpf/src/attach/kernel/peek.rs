@@ -30,7 +30,7 @@ impl MemoryReader {
         Ok(MemoryReader(OwnedSkeleton::new("driver", load)?))
     }
 
-    /// What takes hits at that address; `None` where it is neither.
+    /// Reads how hits at that address are taken: a breakpoint or a jump; `None` where it is neither.
     pub(super) fn state(&mut self, address: u64) -> Result<Option<KprobeState>> {
         let area = || no_area("driver");
         let skeleton = &mut *self.0;

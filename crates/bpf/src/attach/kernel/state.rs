@@ -1,4 +1,4 @@
-//! What the kernel made of a kprobe: its line in debugfs's `kprobes/list`.
+//! The state of a kprobe in the kernel: its line in debugfs's `kprobes/list`.
 
 use std::{fs, ops::RangeInclusive, rc::Rc};
 
@@ -8,16 +8,16 @@ use crate::{
     mount::{self, MountedFs},
 };
 
-/// How a kprobe takes its hits.
+/// The mechanism by which a kprobe takes its hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::attach) enum KprobeState {
-    /// By a breakpoint.
+    /// A breakpoint.
     Breakpoint,
-    /// By a jump in the breakpoint's place, or soon to be.
+    /// A jump in the breakpoint's place, or soon to be.
     Optimised,
-    /// By the call of ftrace at a function's entry.
+    /// The call of ftrace at a function's entry.
     Ftrace,
-    /// Not at all: disabled, or its code is gone.
+    /// None: disabled, or its code is gone.
     Off,
 }
 
@@ -70,7 +70,7 @@ impl KprobeList {
     }
 }
 
-/// What is wrong, where a kprobe should be in one state and is in another, or not there.
+/// Reports a kprobe that should be in one state and is in another, or not there.
 pub(super) fn trouble(expected: KprobeState, got: Option<KprobeState>) -> Option<Trouble> {
     (got != Some(expected)).then(|| Trouble {
         check: "the kprobe's state",

@@ -14,7 +14,7 @@ pub(in crate::attach) fn name(event: &str) -> &str {
     event.split_once(':').map_or(event, |(_, name)| name)
 }
 
-/// Where tracefs has a tracepoint, `category:name`.
+/// The folder of a tracepoint, `category:name`, in tracefs.
 pub(super) fn folder(event: &str) -> String {
     format!("events/{}", event.replacen(':', "/", 1))
 }
@@ -54,7 +54,7 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
     }
 }
 
-/// Why a tracepoint that perf knows can't be attached to in another way, where it can't.
+/// Explains why a tracepoint that perf knows can't be attached to in another way; `None` if it can.
 pub(in crate::attach) fn only_of_perf(event: &str) -> Option<&'static str> {
     event.starts_with("syscalls:").then_some(
         "it is part of raw_syscalls:sys_enter or sys_exit, which see all system calls; attach to that, or use tracepoint",

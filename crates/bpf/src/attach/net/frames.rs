@@ -21,7 +21,7 @@ use crate::{
     timing::{fetch, store},
 };
 
-/// How often a run is begun again after a signal came.
+/// Most attempts at a run that signals interrupt.
 const TRIES: u32 = 20;
 
 /// Frames of a run that are not timed: a batch before, and one after. Whole ones, so that each run finds the
@@ -118,7 +118,7 @@ impl Events for Frames {
 }
 
 impl Frames {
-    /// What the feeder read between whole batches.
+    /// Computes the result from the feeder's readings between whole batches.
     fn driven(&self, events: u64, made: u64) -> Result<BatchResult> {
         let runs = self.feeder.maps.bss_data.as_deref();
         let runs = runs.map(|bss| [&bss.before.run, &bss.after.run].map(fetch));
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::require;
 
-    /// What of a batch comes out of the veth before the next batch begins: all of it. By a program that
+    /// All of a batch comes out of the veth before the next batch begins. Checked with a program that
     /// counts on the other end, and the feeder's look at the count when it reads the clock.
     #[test]
     fn a_batch_has_come_before_the_next_one_begins() {

@@ -36,7 +36,7 @@ impl SenderCgroup {
 
     /// Does `work` with this process in it. What is made there, as a socket, belongs to it for good.
     pub(super) fn inside<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        /// It is the whole process that moves, so one thread at a time.
+        /// The whole process moves, so one thread at a time.
         static MOVING: Mutex<()> = Mutex::new(());
         let _moving = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
         // The door back is opened first: who may not come back does not go.
@@ -64,8 +64,8 @@ struct Hierarchy(
 );
 
 impl Hierarchy {
-    /// Where it is mounted. Only where it isn't, it is opened apart: opening it anew sets options of the
-    /// hierarchy for everyone (`nsdelegate`, `memory_recursiveprot`).
+    /// Finds the mounted hierarchy. Only where none is mounted, it is opened apart: opening it anew sets options
+    /// of the hierarchy for everyone (`nsdelegate`, `memory_recursiveprot`).
     fn find() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")
             .map_err(failed(WHAT, "asking where they are"))?;
@@ -77,7 +77,7 @@ impl Hierarchy {
     }
 }
 
-/// Where a line of mountinfo says that the whole hierarchy is mounted, if it does.
+/// Returns the mount point of the whole hierarchy, if this line of mountinfo is about it.
 fn mounted_at(line: &str) -> Option<PathBuf> {
     /// CGROUP2_SUPER_MAGIC
     const CGROUP2: FsWord = 0x6367_7270;

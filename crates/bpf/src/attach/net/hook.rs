@@ -37,7 +37,7 @@ pub(in crate::attach) fn link(
         .map_err(|no| io::Error::from_raw_os_error(no.errno))
 }
 
-/// How many programs are attached to a hook of an interface in the calling thread's namespace, by the interface's own
+/// Counts the programs attached to a hook of an interface in the calling thread's namespace, by the interface's own
 /// account.
 pub(in crate::attach) fn programs_at(interface: u32, hook: Hook) -> io::Result<u32> {
     let flags = match hook {
@@ -55,7 +55,7 @@ pub(in crate::attach) fn programs_at(interface: u32, hook: Hook) -> io::Result<u
     }
 }
 
-/// How many programs run for the outgoing packets of a control group, its ancestors' among them.
+/// Counts the programs that run for the outgoing packets of a control group, its ancestors' among them.
 pub(super) fn programs_on(group: BorrowedFd<'_>) -> io::Result<u32> {
     query(
         group.as_raw_fd(),
@@ -64,7 +64,7 @@ pub(super) fn programs_on(group: BorrowedFd<'_>) -> io::Result<u32> {
     )
 }
 
-/// How many programs are attached there.
+/// Counts the programs attached there.
 fn query(target: i32, attach: sys::bpf_attach_type, flags: u32) -> io::Result<u32> {
     let mut options = sys::bpf_prog_query_opts {
         sz: size_of::<sys::bpf_prog_query_opts>() as _,

@@ -14,13 +14,13 @@ use crate::{
     net::{Mac, Namespace, Netlink, VethEnd},
 };
 
-/// Where packets are sent, the first interface of its namespace after the loopback one.
+/// The sending end, the first interface of its namespace after the loopback one.
 pub(super) const SENDING: VethEnd<'static> = VethEnd {
     index: 2,
     name: "sending",
     mac: [2, 0, 0, 0, 0, 1],
 };
-/// Where they come out.
+/// The receiving end.
 pub(super) const RECEIVING: VethEnd<'static> = VethEnd {
     index: 3,
     name: "receiving",
@@ -34,7 +34,7 @@ pub(super) const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2,
 pub(super) const THERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 const NETWORK_BITS: u8 = 24;
 
-/// How long packets may be under way after a batch. A deferred softirq waits for its thread's turn.
+/// Longest time that packets may be under way after a batch. A deferred softirq waits for its thread's turn.
 const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// The kind of veth that a driver needs.

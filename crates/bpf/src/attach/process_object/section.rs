@@ -1,4 +1,4 @@
-//! Where a program of an object runs: what its section says, and what that means in a process.
+//! Places where an object's programs run: the text of a section, and its meaning in a process.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use bpfcost_uprobe::{
     process::{Function, Image, Mapping, UsdtSite},
 };
 
-/// What sections of programs at functions begin with, and whether they run at returns.
+/// Beginnings of the sections of programs at functions, with true for those that run at returns.
 const KINDS: [(&str, bool); 4] = [
     ("uprobe", false),
     ("uretprobe", true),
@@ -19,17 +19,17 @@ const KINDS: [(&str, bool); 4] = [
 ];
 const USDT: &str = "usdt";
 
-/// Where a program is to run.
+/// The place where a program is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) program: String,
     pub(super) file: String,
-    /// Where that leads, if it is a path.
+    /// The path that `file` leads to, if it is one.
     real: PathBuf,
     target: Target,
 }
 
-/// What in the file.
+/// The place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Entry(String),
@@ -153,7 +153,7 @@ impl Section {
         self.file.contains('/').then(|| self.file.as_ref())
     }
 
-    /// Whether a process executes its file there. A name without a folder is that of any file of the name.
+    /// Returns true if a process executes the section's file there. A name without a folder stands for any such file.
     pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
         let mapped = Path::new(&mapping.name);
         mapping.is_executable()

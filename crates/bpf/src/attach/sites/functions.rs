@@ -33,7 +33,7 @@ use crate::{
 /// A system call's function, which this thread calls at will, and others hardly ever.
 const WITNESS: &str = "__x64_sys_getpgid";
 
-/// How often it is called to see that the program runs.
+/// Calls of the witness to see that the program runs.
 const CALLS: u64 = 16;
 
 /// Functions beyond those asked for, in place of those that the kernel refuses.
@@ -46,9 +46,9 @@ const MOST_ARGUMENTS: usize = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     name: String,
-    /// Where the kernel lists it (Linux 6.5).
+    /// Address in the kernel's list (Linux 6.5).
     address: Option<u64>,
-    /// Its number in the kernel's BTF, where it has one and a trampoline takes it.
+    /// Number in the kernel's BTF, where it has one and a trampoline takes it.
     number: Option<u32>,
 }
 
@@ -166,7 +166,7 @@ impl Family for Functions {
         Ok(())
     }
 
-    /// By the kernel's list of kprobes, or that of functions at whose entry something is called.
+    /// Counts in the kernel's list of kprobes, or that of functions at whose entry something is called.
     fn shown(&self, _: &SitePrograms) -> Result<u64> {
         let names: BTreeSet<&str> = self.functions.iter().map(|one| one.name.as_str()).collect();
         let shown = match self.mechanism {
@@ -196,7 +196,7 @@ impl Family for Functions {
     }
 }
 
-/// Whether functions are named by their numbers in the kernel's BTF.
+/// Returns true if functions are named by their numbers in the kernel's BTF.
 fn by_type(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::Fentry | Mechanism::FentryMulti)
 }

@@ -27,16 +27,16 @@ use crate::{
 /// The first interface of a namespace after the loopback one.
 const FIRST: u32 = 2;
 
-/// How long a frame may be under way. A deferred softirq waits for its thread's turn.
+/// Longest time that a frame may be under way. A deferred softirq waits for its thread's turn.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
-/// How often to look whether it has come.
+/// Interval between looks for a frame.
 const POLL: Duration = Duration::from_millis(1);
 
 /// Frames that are under way at once: fewer than a socket and a CPU's queue have room for.
 const AT_ONCE: usize = 64;
 
-/// What frames carry: for experiments within a network (IEEE 802).
+/// The frames' EtherType: for experiments within a network (IEEE 802).
 const TYPE: u16 = 0x88b5;
 
 /// A frame.
@@ -50,7 +50,7 @@ pub(super) struct Interfaces {
     sender: OwnedFd,
     /// For those that come in at any interface and that no program drops.
     receiver: OwnedFd,
-    /// How often frames were sent through all: those of an earlier time, if they come late, do not count.
+    /// Rounds of frames sent through all interfaces: late frames of an earlier round do not count.
     round: Cell<u32>,
     namespace: Namespace,
 }
@@ -172,7 +172,7 @@ impl Family for Interfaces {
         })
     }
 
-    /// By each interface's own account of what is attached to it.
+    /// Sums each interface's own account of what is attached to it.
     fn shown(&self, _: &SitePrograms) -> Result<u64> {
         let hook = self.hook();
         let asked = |action| failed(self.mechanism.name(), action);
@@ -250,7 +250,7 @@ fn frame(round: u32, index: u32) -> Frame {
     frame
 }
 
-/// What a frame says: the round, and the interface.
+/// Reads a frame's content: the round, and the interface.
 fn told(frame: &Frame) -> (u32, u32) {
     let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| frame[at + byte]));
     (number(14), number(18))

@@ -86,17 +86,17 @@ const fn mechanism_info(
 }
 
 impl Mechanism {
-    /// What there is at a site.
+    /// Describes the programs, links and probes at the sites.
     pub fn about(self) -> &'static str {
         self.known().about
     }
 
-    /// How one program is attached.
+    /// Attach type of one program.
     fn attach(self) -> Attach {
         self.known().attach
     }
 
-    /// Whether one link is enough for all sites.
+    /// Returns true if one link is enough for all sites.
     pub fn has_one_link(self) -> bool {
         matches!(
             self,
@@ -109,7 +109,7 @@ impl Mechanism {
         self.known().most
     }
 
-    /// What the kernel must have, the most telling first.
+    /// Kernel features that this needs, the most informative first.
     pub fn needs(self) -> &'static [Feature] {
         self.known().needs
     }
@@ -144,7 +144,7 @@ pub struct Sites {
     family: Box<dyn Family>,
 }
 
-/// What sites of one family have in common.
+/// Operations common to the sites of each family.
 trait Family {
     /// Loads the programs.
     fn load(&self) -> Result<SitePrograms>;
@@ -152,20 +152,20 @@ trait Family {
     /// Attaches the programs at each site, and adds each link once it is there.
     fn attach(&self, programs: &SitePrograms, links: &mut Vec<SiteLink>) -> Result<()>;
 
-    /// How many sites are attached, as the kernel or the code shows it; `programs` are attached nowhere else.
+    /// Counts the attached sites, as the kernel or the code shows them; `programs` are attached nowhere else.
     fn shown(&self, programs: &SitePrograms) -> Result<u64>;
 
     /// Makes events at sites that the programs count where they are `attached`, and returns how many, once all are over.
     fn fire(&self, programs: &SitePrograms, attached: bool) -> Result<u64>;
 }
 
-/// What attaches a program. Dropping it detaches the program.
+/// A link that attaches a program. Dropping it detaches the program.
 enum SiteLink {
     Libbpf(#[allow(dead_code, reason = "held for what its dropping does")] Link),
     Plain(#[allow(dead_code, reason = "held for what its dropping does")] OwnedFd),
 }
 
-/// How many sites are attached, and whether programs run there.
+/// Counts of attached sites, and of the programs' runs there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     /// Sites that are attached, as the kernel's own lists or the code at the sites show it.
@@ -246,7 +246,7 @@ impl LoadedSites<'_> {
     }
 }
 
-/// How many links of the whole kernel have one of these programs.
+/// Counts the links of the whole kernel that have one of these programs.
 fn links(programs: &[u32]) -> u64 {
     let all = LinkInfoIter::default();
     all.filter(|link| programs.contains(&link.prog_id)).count() as u64

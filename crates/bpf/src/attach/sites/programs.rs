@@ -77,7 +77,7 @@ impl SitePrograms {
         Ok(())
     }
 
-    /// Whether the kernel loads it for this function. An error says that the question had no answer.
+    /// Returns true if the kernel loads it for this function. An error means that the question had no answer.
     pub(super) fn takes(&self, function: u32) -> Result<bool> {
         match load_for(&self.program()?, self.mechanism, function) {
             Ok(_) => Ok(true),

@@ -104,7 +104,7 @@ impl Family for Routines {
         Ok(())
     }
 
-    /// By the code: sites where no `nop` stands any more.
+    /// Counts by the code: sites where no `nop` stands any more.
     fn shown(&self, _: &SitePrograms) -> Result<u64> {
         let changed = self.offsets().filter(|&site| self.code.byte(site) != NOP);
         Ok(changed.count() as u64)
@@ -147,7 +147,7 @@ impl Mapped {
         self.start.as_ptr().wrapping_add(offset)
     }
 
-    /// What stands there just now; the kernel changes it.
+    /// Reads the byte there just now; the kernel changes it.
     fn byte(&self, offset: usize) -> u8 {
         // SAFETY: within the mapping, which can be read as long as this lives.
         unsafe { ptr::read_volatile(self.place(offset)) }

@@ -17,10 +17,10 @@ use crate::{
 
 /// A tracepoint that this thread can hit at will.
 const WITNESS: &str = "syscalls:sys_enter_getpgid";
-/// Its cookie in `bpf/sites.bpf.c`.
+/// The witness's cookie in `bpf/sites.bpf.c`.
 const WITNESS_COOKIE: u64 = 1;
 
-/// How often it is hit to see that the program runs.
+/// Hits of the witness to see that the program runs.
 const CALLS: u64 = 16;
 
 /// Groups of events that are no tracepoints: of ftrace itself, and of probes that people made.
@@ -82,7 +82,7 @@ impl Family for Tracepoints {
         Ok(())
     }
 
-    /// By the kernel's links.
+    /// Counts the kernel's links to the programs.
     fn shown(&self, programs: &SitePrograms) -> Result<u64> {
         Ok(super::links(&programs.numbers()?))
     }

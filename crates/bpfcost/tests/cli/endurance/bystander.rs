@@ -13,7 +13,7 @@ use crate::{patched::patched, tool::Tool};
 /// Killed when dropped.
 pub(crate) struct Bystander {
     child: Child,
-    /// Where it writes its turns.
+    /// Home for the file of its turns.
     home: Tool,
 }
 

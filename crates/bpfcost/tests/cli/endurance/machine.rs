@@ -1,5 +1,5 @@
-//! What a run could leave on the machine, a line each: in the kernel, in tracefs, in settings, devices, mounts, and memory
-//! that has a name.
+//! Traces that a run could leave on the machine, a line each: in the kernel, in tracefs, in settings, devices, mounts,
+//! and memory that has a name.
 
 use std::{
     collections::BTreeSet,

@@ -37,7 +37,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Kills, where `BPFCOST_KILLS` names no other number.
 const KILLS: usize = 50;
-/// How long a run that is continued may go on to come to its own end, in the long form and in the short one.
+/// Time in which a run that is continued may come to its own end, in the long form and in the short one.
 const LONG: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -45,7 +45,7 @@ const SHORT: Duration = Duration::from_secs(1);
 struct Endurance {
     random: Pcg64,
     bystander: Bystander,
-    /// How long a run that is continued may go on.
+    /// Time for which a run that is continued may go on.
     patience: Duration,
     parts: BTreeMap<Part, usize>,
     names: BTreeMap<String, usize>,

@@ -17,15 +17,15 @@ pub(crate) struct Moment {
 
 #[derive(Clone, Copy, Debug)]
 enum Seen {
-    /// It was started.
+    /// The run was started.
     Start,
-    /// Its journal has its first line.
+    /// The journal has its first line.
     Header,
     /// The first trial is written.
     Trial,
 }
 
-/// What a run was about when it was killed, by its journal.
+/// Part of a run in which it was killed, by its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// Arguments, checks, the boot of a guest: nothing is written yet.
@@ -74,7 +74,7 @@ impl Moment {
         !run.ends_within(ending)
     }
 
-    /// What a run that left this journal was about.
+    /// The part in which a run was that left this journal.
     pub(crate) fn part(self, journal: &str) -> Part {
         let has = |line: &str| journal.contains(line);
         if self.ending.is_some() || has("\n{\"stopped\"") {

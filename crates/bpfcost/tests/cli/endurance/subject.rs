@@ -1,5 +1,5 @@
-//! What is killed: every experiment of the program's own list, guests, programs that people bring, and every form of
-//! `overhead`.
+//! Runs that are killed: every experiment of the program's own list, guests, programs that people bring, and every
+//! form of `overhead`.
 
 use bpfcost_model::{Experiment, Role};
 use rand::{Rng, RngExt as _, seq::IndexedRandom as _};
@@ -7,7 +7,7 @@ use rand::{Rng, RngExt as _, seq::IndexedRandom as _};
 use super::bystander::Bystander;
 use crate::{object, program, tool::Tool};
 
-/// How many cases of an experiment a run has: an epoch of all of them takes minutes.
+/// Cases of an experiment in a run: an epoch of all of them takes minutes.
 const CASES: usize = 2;
 
 /// Makes system calls for a tenth of a second.

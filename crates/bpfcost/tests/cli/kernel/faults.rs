@@ -1,4 +1,4 @@
-//! What goes wrong while a kernel is fetched: one sentence, what to do next, and nothing left behind.
+//! Failures while a kernel is fetched: one sentence, what to do next, and nothing left behind.
 
 use std::{
     io::{BufRead, BufReader, Write},

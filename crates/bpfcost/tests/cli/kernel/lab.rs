@@ -80,7 +80,7 @@ impl Lab {
         said.err
     }
 
-    /// What lies in the store, staging folders included.
+    /// Names in the store, staging folders included.
     pub(crate) fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.tool.path("cache/bpfcost/kernels"));
         let names = entries.into_iter().flatten().flatten();

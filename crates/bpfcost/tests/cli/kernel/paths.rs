@@ -1,4 +1,4 @@
-//! What needs no archive: help, lists, paths and mistakes.
+//! Commands that need no archive: help, lists, paths and mistakes.
 
 use super::lab::{Lab, image};
 

@@ -1,4 +1,4 @@
-//! What goes wrong is said, and ends.
+//! Faults are said, and end the load.
 
 use super::{
     load, number,

@@ -7,7 +7,7 @@ use super::{
     server::{SET, Server, plain},
 };
 
-/// How long it stalls.
+/// Length of the stall.
 const STALL: Duration = Duration::from_millis(300);
 /// The request at which it does.
 const AT: u64 = 100;

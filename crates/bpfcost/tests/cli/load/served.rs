@@ -1,4 +1,4 @@
-//! What was served is what was asked, to the request and the byte.
+//! The server serves what was asked, to the request and the byte.
 
 use std::{
     fs,

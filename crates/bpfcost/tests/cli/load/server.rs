@@ -23,7 +23,7 @@ pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 impl Server {
-    /// Of requests that end with `end`. `answer` gets the number of requests before, and makes the answer;
+    /// Serves requests that end with `end`. `answer` gets the number of requests before, and makes the answer;
     /// `None` hangs up. A connection ends after `most` of them.
     pub(super) fn start(
         end: &'static [u8],

@@ -1,4 +1,4 @@
-//! What runs change in maps, what is expected of them, and what was recorded.
+//! Changes of runs in maps, what is expected of them, and what was recorded.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ SEC("xdp") int grows(void *context)
 }
 "#;
 
-/// Its codes are all the same, and its cost is not that of one state.
+/// The codes are all the same, and the cost is not that of one state.
 #[test]
 fn a_table_that_grows_is_said() {
     if !require::host() {
@@ -139,7 +139,7 @@ fn changes_of_maps_can_be_expected() {
     }
 }
 
-/// What was recorded of a program holds for it, and not for one that does something else.
+/// A record of a program holds for it, and not for one that does something else.
 #[test]
 fn what_was_recorded_is_expected() {
     if !require::host() {
@@ -217,7 +217,7 @@ fn only_a_whole_recording_is_written() {
     tool.refuses(&nothing, 2, &["none.json", "it expects nothing"]);
 }
 
-/// What changes there is not known, and what it costs is.
+/// The changes there are not known, and the cost is.
 #[test]
 fn a_map_that_may_not_be_read_is_no_obstacle() {
     if !require::host() {

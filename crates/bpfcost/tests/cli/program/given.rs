@@ -1,4 +1,4 @@
-//! What programs are given beside packets of the usual size: a type, a context, a jumbo frame.
+//! Inputs of programs beside packets of the usual size: a type, a context, a jumbo frame.
 
 use super::{case, compile, record};
 use crate::{require, tool::Tool};

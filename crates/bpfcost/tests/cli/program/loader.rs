@@ -106,7 +106,7 @@ fn a_kill_leaves_no_loader_and_no_map() {
     until(|| (!process.exists() && maps() == 0).then_some(()));
 }
 
-/// What comes to be, sooner or later.
+/// Waits for what comes to be, sooner or later.
 fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     loop {

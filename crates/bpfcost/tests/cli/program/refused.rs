@@ -1,4 +1,4 @@
-//! What can't be run in a loop is refused before anything is loaded, in a dry run too.
+//! A program that can't be run in a loop is refused before anything is loaded, in a dry run too.
 
 use super::compile;
 use crate::tool::Tool;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::flow::{Flow, HeadParse, SkipReason, request, response};
 
-/// What happened on all connections.
+/// Requests and answers on all connections.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
     connections: HashMap<ConnectionId, Exchange>,
@@ -15,7 +15,7 @@ pub(super) struct Exchanges {
     endpoints: BTreeMap<Endpoint, Latency>,
 }
 
-/// What was counted.
+/// Counts of calls and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExchangeCounts {
     /// Calls that moved bytes.
@@ -42,8 +42,8 @@ pub(super) struct Endpoint {
     pub(super) status: u16,
 }
 
-/// How long answers of an endpoint took: from the end of the call that read the last of a request's head, to
-/// that of the call that wrote the last of the answer's.
+/// Latency of an endpoint's answers: from the end of the call that read the last of a request's head, to that of
+/// the call that wrote the last of the answer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Latency {
     pub(super) answers: u64,
@@ -51,7 +51,7 @@ pub(super) struct Latency {
     pub(super) most_ns: u64,
 }
 
-/// What happens on one connection.
+/// The two directions of one connection.
 #[derive(Debug, Default)]
 struct Exchange {
     requests: Flow,
@@ -88,7 +88,7 @@ impl Exchanges {
         }
     }
 
-    /// What was counted since it was asked last; connections are forgotten too.
+    /// Takes the counts since the last call; connections are forgotten too.
     pub(super) fn tell(&mut self) -> (ExchangeCounts, BTreeMap<Endpoint, Latency>) {
         let all = std::mem::take(self);
         (all.counted, all.endpoints)

@@ -7,7 +7,7 @@ const MOST: usize = 64 * 1024;
 /// Header fields of a head beyond which it is the same.
 const MOST_FIELDS: usize = 100;
 
-/// Where a direction is.
+/// Parser state of one direction.
 #[derive(Debug, Default)]
 pub(super) enum Flow {
     /// Somewhere: a message begins where a call does, if at all.
@@ -30,7 +30,7 @@ pub(super) enum HeadParse {
     Other,
 }
 
-/// Why a call was not taken in to its end.
+/// Reasons not to parse a call to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// No message can be recognised: encrypted ones, for example.
@@ -139,7 +139,7 @@ pub(super) fn response(bytes: &[u8], method: &str, callback: impl FnOnce(u16)) -
     }
 }
 
-/// What a head says of the body.
+/// Length of the body, as the head declares it.
 enum BodyLength {
     Untold,
     Bytes(u64),

@@ -22,17 +22,17 @@ const STATUS: &str = "runtime.casgstatus";
 
 /// Sections that hold the table: in programs at a fixed address, and in others.
 const TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-/// What the table begins with, since Go 1.18 and since Go 1.20: the same for what is read here.
+/// Magic numbers of the table, since Go 1.18 and since Go 1.20: the same for what is read here.
 const BEGINNINGS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 /// Bytes before the words of the table's head.
 const BEFORE_WORDS: usize = 8;
-/// Where in the table it stands where the code begins, in bytes.
+/// Offset in the table of the address at which the code begins, in bytes.
 const START_IN_TABLE: usize = BEFORE_WORDS + 2 * size_of::<u64>();
 /// The section of the runtime's data, and where in it the same stands.
 const MODULE: &str = ".go.module";
 const START_IN_MODULE: usize = 22 * size_of::<u64>();
 
-/// Where the functions are that an agent watches.
+/// Finds the functions that an agent watches.
 pub(super) fn places(file: &Path) -> Result<ServerFunctions> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let program = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
@@ -92,7 +92,7 @@ fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
     read(table, start).context("its table of functions is damaged")
 }
 
-/// Where Go's code begins. Not where `.text` does: C code that is linked with it may come first.
+/// Start address of Go's code. Not that of `.text`: C code that is linked with it may come first.
 fn start(file: &ElfFile64<'_>, table: &ElfSection64<'_, '_>) -> Option<u64> {
     let module = || loaded(file, &file.section_by_name(MODULE)?, START_IN_MODULE);
     loaded(file, table, START_IN_TABLE).or_else(module)
@@ -145,7 +145,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(number.try_into().ok()?))
 }
 
-/// Where a function is in the file, and its code.
+/// A function's offset in the file, and its code.
 fn code<'a>(file: &ElfFile64<'a>, range: &Range) -> Result<(usize, &'a [u8])> {
     let mut segments = file.segments();
     let segment = segments.find(|segment| {

@@ -1,4 +1,4 @@
-//! Where processes have OpenSSL: in a library that they map, or in their own executable.
+//! Finds OpenSSL in processes: in a library that they map, or in their own executable.
 
 use std::{fs, path::PathBuf};
 
@@ -10,9 +10,9 @@ use bpfcost_process::process_name;
 /// A file that may hold OpenSSL.
 #[derive(Debug, PartialEq)]
 struct Library {
-    /// Its name, for people.
+    /// Name shown to people.
     name: String,
-    /// What leads to the very file that is mapped, also where it was replaced since, or lies in a container.
+    /// Path to the very file that is mapped, also where it was replaced since, or lies in a container.
     path: PathBuf,
 }
 
