@@ -19,10 +19,14 @@ pub const SECOND: &str = "second";
 ///
 /// In JSON: a key `layout` with its name, and its contents under another key (`grid`, `scaling`, `workload`).
 /// Records from before `layout` have only the second.
+///
+/// The default is a list of cases under their headings; the others come from what declares them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Wire", into = "Wire")]
-pub enum Layout {
-    /// A list of cases under their headings.
+pub struct Layout(Kind);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Kind {
     #[default]
     Flat,
     /// A table that two factors span.
@@ -135,27 +139,53 @@ pub enum Headline {
     Machine,
 }
 
+impl From<Grid> for Layout {
+    fn from(grid: Grid) -> Self {
+        Layout(Kind::Grid(grid))
+    }
+}
+
+impl From<Scaling> for Layout {
+    fn from(scaling: Scaling) -> Self {
+        Layout(Kind::Curves(scaling))
+    }
+}
+
+impl From<ProbedWorkload> for Layout {
+    fn from(workload: ProbedWorkload) -> Self {
+        Layout(Kind::Workload(workload))
+    }
+}
+
 impl Layout {
     /// The factors that span a table, where two do.
     pub fn grid(&self) -> Option<&Grid> {
-        match self {
-            Layout::Grid(grid) => Some(grid),
+        match &self.0 {
+            Kind::Grid(grid) => Some(grid),
             _ => None,
         }
     }
 
     /// The factors of curves, where cases make some.
     pub fn scaling(&self) -> Option<&Scaling> {
-        match self {
-            Layout::Curves(scaling) => Some(scaling),
+        match &self.0 {
+            Kind::Curves(scaling) => Some(scaling),
             _ => None,
         }
     }
 
     /// The workload that probes ran beside, where they did.
     pub fn workload(&self) -> Option<&ProbedWorkload> {
-        match self {
-            Layout::Workload(workload) => Some(workload),
+        match &self.0 {
+            Kind::Workload(workload) => Some(workload),
+            _ => None,
+        }
+    }
+
+    /// The name of a layout that a newer version declares.
+    pub fn newer(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Unknown(name) => Some(name),
             _ => None,
         }
     }
@@ -163,22 +193,42 @@ impl Layout {
     /// True if a trial is a window of a running workload, of which totals add up, and which differ more from day to day
     /// than a program's cost.
     pub fn times_windows(&self) -> bool {
-        self.workload().is_some()
+        matches!(self.0, Kind::Workload(_))
     }
 
     /// True if cases are compared by their nets: their floors are events of their own.
     pub fn compares_nets(&self) -> bool {
-        self.grid().is_some()
+        matches!(self.0, Kind::Grid(_))
+    }
+
+    /// True if rates of cases are compared along curves.
+    pub fn compares_rates(&self) -> bool {
+        matches!(self.0, Kind::Curves(_))
+    }
+
+    /// One operation of a workload in a word: `command`, `request`. `None` where a case's operation is its own.
+    pub fn operation(&self) -> Option<&str> {
+        Some(&self.workload()?.operation)
+    }
+
+    /// The same layout of a workload with the CPU time of the machine in the lead; `None` where that of a server does not
+    /// lead.
+    pub fn led_by_machine(&self) -> Option<Layout> {
+        let mut workload = self.workload()?.clone();
+        (workload.headline != Headline::Machine).then(|| {
+            workload.headline = Headline::Machine;
+            workload.into()
+        })
     }
 
     /// The layout's name in JSON.
-    fn name(&self) -> &str {
-        match self {
-            Layout::Flat => "flat",
-            Layout::Grid(_) => "grid",
-            Layout::Curves(_) => "curves",
-            Layout::Workload(_) => "workload",
-            Layout::Unknown(name) => name,
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Kind::Flat => "flat",
+            Kind::Grid(_) => "grid",
+            Kind::Curves(_) => "curves",
+            Kind::Workload(_) => "workload",
+            Kind::Unknown(name) => name,
         }
     }
 }
@@ -199,14 +249,14 @@ struct Wire {
 impl From<Wire> for Layout {
     fn from(wire: Wire) -> Self {
         let layout = || {
-            let grid = wire.grid.map(Layout::Grid);
-            let curves = || wire.scaling.map(Layout::Curves);
-            let workload = || wire.workload.map(Layout::Workload);
+            let grid = wire.grid.map(Layout::from);
+            let curves = || wire.scaling.map(Layout::from);
+            let workload = || wire.workload.map(Layout::from);
             grid.or_else(curves).or_else(workload).unwrap_or_default()
         };
         match wire.layout.as_deref() {
             None | Some("flat" | "grid" | "curves" | "workload") => layout(),
-            Some(newer) => Layout::Unknown(newer.to_owned()),
+            Some(newer) => Layout(Kind::Unknown(newer.to_owned())),
         }
     }
 }
@@ -249,13 +299,13 @@ mod tests {
 
     #[test]
     fn a_layout_is_a_name_beside_what_belongs_to_it() {
-        let json = serde_json::to_string(&shown(Layout::Grid(grid()))).unwrap();
+        let json = serde_json::to_string(&shown(Layout::from(grid()))).unwrap();
         let start = r#"{"seed":9007199254740991,"layout":"grid","grid":{"rows":"attach","columns":"body","net":"#;
         assert!(json.starts_with(start), "{json}");
         for layout in [
-            Layout::Flat,
-            Layout::Grid(grid()),
-            Layout::Unknown("tree".into()),
+            Layout::default(),
+            Layout::from(grid()),
+            Layout(Kind::Unknown("tree".into())),
         ] {
             let json = serde_json::to_string(&shown(layout.clone())).unwrap();
             assert_eq!(
@@ -269,18 +319,21 @@ mod tests {
     fn records_from_before_it_had_a_name_have_theirs() {
         let read = |json: &str| serde_json::from_str::<LayoutHolder>(json).unwrap().layout;
         let old = r#"{"seed":1,"grid":{"rows":"attach","columns":"body"},"cases":[]}"#;
-        assert_eq!(read(old), Layout::Grid(grid()));
+        assert_eq!(read(old), Layout::from(grid()));
         let curves = r#"{"seed":1,"scaling":{"over":"threads","series":"pool","rate":"pairs_per_s"},"cases":[]}"#;
-        assert!(matches!(read(curves), Layout::Curves(scaling) if scaling.series == "pool"));
-        assert_eq!(read(r#"{"seed":1,"cases":[]}"#), Layout::Flat);
-        assert_eq!(read(r#"{"seed":1,"grid":null,"cases":[]}"#), Layout::Flat);
+        assert_eq!(read(curves).scaling().unwrap().series, "pool");
+        assert_eq!(read(r#"{"seed":1,"cases":[]}"#), Layout::default());
+        assert_eq!(
+            read(r#"{"seed":1,"grid":null,"cases":[]}"#),
+            Layout::default()
+        );
     }
 
     #[test]
     fn what_a_newer_version_declares_is_unknown_and_no_error() {
         let newer = r#"{"seed":1,"layout":"tree","tree":{"root":"a"},"cases":[]}"#;
         let read: LayoutHolder = serde_json::from_str(newer).unwrap();
-        assert_eq!(read.layout, Layout::Unknown("tree".into()));
+        assert_eq!(read.layout.newer(), Some("tree"));
     }
 
     #[test]

@@ -196,7 +196,10 @@ pub fn comparable(records: &[Record], plan: &Plan, asked: GateOptions) -> Result
             return Err(CompareError::Exact(what, differs));
         }
     }
-    asked.settle(plan.counts(), plan.layout.workload().map(|_| plan.margin))?;
+    asked.settle(
+        plan.counts(),
+        plan.layout.times_windows().then_some(plan.margin),
+    )?;
     Ok(())
 }
 

@@ -74,11 +74,10 @@ impl Record {
         if case.status != Status::Ok {
             return None;
         }
-        let cost = match (self.layout.grid(), case.role) {
-            (Some(_), Role::Case) => {
-                Cost::net(case, case.floor.as_deref().and_then(|name| self.case(name)))
-            }
-            _ => Cost::raw(case),
+        let cost = if self.layout.compares_nets() && case.role == Role::Case {
+            Cost::net(case, case.floor.as_deref().and_then(|name| self.case(name)))
+        } else {
+            Cost::raw(case)
         };
         cost.filter(|cost| cost.value.is_finite())
     }

@@ -4,7 +4,6 @@
 
 use crate::Machine;
 use bpfcost_measure::{Measurements, Plan, Warning};
-use bpfcost_model::{Headline, Layout};
 
 /// The secondary value that leads instead: the CPU time of the machine.
 const MACHINE_NS: &str = "machine_ns";
@@ -18,16 +17,12 @@ pub(super) fn with_machine_headline(
     measured: &Measurements,
     machine: &Machine,
 ) -> Option<(Plan, Measurements)> {
-    let Layout::Workload(workload) = &plan.layout else {
-        return None;
-    };
-    if machine.irq_time != Some(true) || workload.headline == Headline::Machine {
+    if machine.irq_time != Some(true) {
         return None;
     }
+    let layout = plan.layout.led_by_machine()?;
     let (mut plan, mut measured) = (plan.clone(), measured.clone());
-    if let Layout::Workload(workload) = &mut plan.layout {
-        workload.headline = Headline::Machine;
-    }
+    plan.layout = layout;
     // What leads is compared once.
     plan.metrics.retain(|metric| metric.name != MACHINE_NS);
     for case in &mut measured.cases {

@@ -210,11 +210,10 @@ impl SessionHistory {
 /// The level of each case in a session: its cost, or of a workload the ratio to the case without a probe, which is
 /// what sessions are compared by.
 pub(super) fn levels(record: &Record, reading: Reading) -> BTreeMap<String, f64> {
-    let level = |case: &super::CaseRecord| match record.layout.workload() {
-        Some(_) if reading == Reading::AsFound => {
-            Some(1.0 + against_off(record, &case.name)?.relative)
-        }
-        _ => case.level(reading),
+    let is_ratio = record.layout.times_windows() && reading == Reading::AsFound;
+    let level = |case: &super::CaseRecord| match is_ratio {
+        true => Some(1.0 + against_off(record, &case.name)?.relative),
+        false => case.level(reading),
     };
     let cases = record.cases.iter().filter(|case| case.role == Role::Case);
     let named = cases.filter_map(|case| Some((case.name.clone(), level(case)?)));

@@ -186,7 +186,7 @@ fn workload() -> Plan {
             about: "probe against off".to_owned(),
         }],
         ..Plan::new(Description {
-            layout: Layout::Workload(ProbedWorkload {
+            layout: Layout::from(ProbedWorkload {
                 operation: "request".to_owned(),
                 headline: Headline::Server,
                 about: "what does the probe cost?".to_owned(),

@@ -74,10 +74,10 @@ impl SpreadRecord {
 impl Record {
     /// The spreads assumed of sessions of its kind.
     fn assumed_spreads(&self, reading: Reading) -> SessionSpreads {
-        match (self.layout.workload(), reading) {
-            (Some(_), _) => ASSUMED_RATIO,
-            (None, Reading::AsFound) => SessionSpreads::ASSUMED,
-            (None, Reading::Undisturbed) => SessionSpreads::ASSUMED_UNDISTURBED,
+        match reading {
+            _ if self.layout.times_windows() => ASSUMED_RATIO,
+            Reading::AsFound => SessionSpreads::ASSUMED,
+            Reading::Undisturbed => SessionSpreads::ASSUMED_UNDISTURBED,
         }
     }
 
@@ -87,9 +87,9 @@ impl Record {
             return;
         }
         let learnt = |reading| {
-            let levels = match self.layout.workload() {
-                Some(_) => as_of_small(levels(reading)),
-                None => levels(reading),
+            let levels = match levels(reading) {
+                ratios if self.layout.times_windows() => as_of_small(ratios),
+                levels => levels,
             };
             SessionSpreadsRecord::from_known(SessionSpreads::learnt(
                 &levels,

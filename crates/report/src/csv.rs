@@ -193,8 +193,8 @@ fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
     }
     let share = load.rate.and_then(|rate| rate::share(case, record, rate));
     let most = load
-        .budget
-        .and_then(|budget| rate::most(case, record, budget));
+        .core_share
+        .and_then(|share| rate::most(case, record, share));
     let mut columns = vec![
         field("rate_per_s", plain(load.rate)),
         field("core_share", plain(share.map(|share| share.value))),
@@ -203,8 +203,8 @@ fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
         "core_share_ci95",
         share.and_then(|share| share.ci95),
     ));
-    columns.push(field("budget_share", plain(load.budget)));
-    columns.push(field("budget_per_s", plain(most)));
+    columns.push(field("share_limit", plain(load.core_share)));
+    columns.push(field("share_limit_per_s", plain(most)));
     columns
 }
 
@@ -230,7 +230,7 @@ fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
 fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let names = case.secondary.keys();
     let names = names.map(|name| (line(name), case.secondary_part(name)));
-    if record.layout.scaling().is_some() {
+    if record.layout.compares_rates() {
         return names.map(|(name, part)| (name, value(part))).collect();
     }
     if !record.layout.times_windows() {

@@ -1,5 +1,5 @@
 //! The share of a core that the cases of a grid cost at a rate (`--rate`), and the rate that a share of a core pays
-//! for (`--budget`). Computed from net costs when a record is shown.
+//! for (`--core-share`). Computed from net costs when a record is shown.
 
 use crate::{
     case_table::CellRow,
@@ -18,13 +18,13 @@ use bpfcost_text::{
 /// Nanoseconds of a core in a second.
 const CORE_NS: f64 = 1e9;
 
-/// The rate and the budget that were asked for.
+/// The rate and the share of a core that were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EventLoad {
     /// Events a second.
     pub rate: Option<f64>,
-    /// The share of one core that they may cost; 0.01 is 1 %.
-    pub budget: Option<f64>,
+    /// The share of one core that they may take; 0.01 is 1 %.
+    pub core_share: Option<f64>,
 }
 
 /// Net cost of a case in nanoseconds; `None` where there is no such number.
@@ -49,11 +49,11 @@ pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<CostEstima
     })
 }
 
-/// The highest rate of events, per second, that is shown to cost no more than `budget` of a core: by
+/// The highest rate of events, per second, that is shown to cost no more than `share` of a core: by
 /// the upper end of the interval. `None` without an interval, or where its upper end is not above zero.
-pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
+pub fn most(case: &CaseRecord, record: &Record, share: f64) -> Option<f64> {
     let [_, dearest] = cost(case, record)?.ci95?;
-    let rate = budget * CORE_NS / dearest;
+    let rate = share * CORE_NS / dearest;
     (dearest > 0.0 && rate.is_finite()).then_some(rate)
 }
 
@@ -79,15 +79,15 @@ pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
             Some(Cell::number(percent(share, case), share.value))
         })
     });
-    let rates = load.budget.map(|budget| {
+    let rates = load.core_share.map(|share| {
         let title = format!(
             "Highest rates within {} of one core",
-            number::round_percent(budget)
+            number::round_percent(share)
         );
         let caption =
             "From the upper end of each 95 % interval, rounded down; empty without an interval.";
         table(&grid_table, title, caption, |case| {
-            let rate = most(case, record, budget)?;
+            let rate = most(case, record, share)?;
             Some(Cell::number(per_second(rate, f64::floor), rate))
         })
     });

@@ -57,7 +57,7 @@ impl Experiment for AaTest {
         let inner = self.inner.description();
         Description {
             about: "every case twice: each difference is a false alarm".into(),
-            layout: Layout::Flat,
+            layout: Layout::default(),
             metrics: Vec::new(),
             ..inner
         }

@@ -23,9 +23,7 @@ use anyhow::Result;
 use bpfcost_model::Need;
 
 use super::Extras;
-use bpfcost_model::{
-    Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Setup,
-};
+use bpfcost_model::{Case, Description, Experiment, Grid, LoadedEpoch, Overhead, Pair, Setup};
 use bpfcost_report::section::table_sections;
 use case::AttachCase;
 
@@ -47,7 +45,7 @@ pub struct AttachTypes;
 impl Experiment for AttachTypes {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Grid(Grid::of_events("attach", "body")),
+            layout: Grid::of_events("attach", "body").into(),
             most_cpus: Some(1),
             overhead: Overhead {
                 // Measured on a shared virtual machine, all cases that a host without kprobes has.

@@ -45,7 +45,7 @@ impl Default for Kretprobes {
 impl Experiment for Kretprobes {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Curves(Scaling {
+            layout: Layout::from(Scaling {
                 over: "threads".into(),
                 series: "probe".into(),
                 rate: proof::CALLS_PER_S.into(),

@@ -52,7 +52,7 @@ impl Experiment for Maps {
             ("value", "bytes of a value: 16 or 256"),
         ];
         Description {
-            layout: Layout::Grid(Grid {
+            layout: Layout::from(Grid {
                 rows: "map".into(),
                 columns: "operation".into(),
                 net: "an operation on the map, minus the choice of its key (its floor)".into(),

@@ -76,7 +76,7 @@ impl Pools {
 impl Experiment for Pools {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Curves(Scaling {
+            layout: Layout::from(Scaling {
                 over: "threads".into(),
                 series: "pool".into(),
                 rate: proof::PAIRS_PER_S.into(),

@@ -140,7 +140,7 @@ impl Experiment for Stacks {
             ("attach", "raw_tp, tp_btf, kprobe or fentry"),
         ];
         Description {
-            layout: Layout::Grid(Grid {
+            layout: Layout::from(Grid {
                 rows: "taker".into(),
                 columns: "depth".into(),
                 net: "taking a stack of so many addresses once more (with +read and +print, also reading its record), \

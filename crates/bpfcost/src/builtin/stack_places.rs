@@ -167,7 +167,7 @@ impl PlaceCase {
 impl Experiment for StackPlaces {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Grid(Grid {
+            layout: Layout::from(Grid {
                 rows: "place".into(),
                 columns: "taker".into(),
                 net: "taking the whole stack of an event, minus two readings of the clock (its floor)".into(),

@@ -156,7 +156,7 @@ impl UprobeThreads {
 impl Experiment for UprobeThreads {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Curves(Scaling {
+            layout: Layout::from(Scaling {
                 over: "threads".into(),
                 series: "probe".into(),
                 rate: CALLS_PER_S.into(),

@@ -26,8 +26,8 @@ use anyhow::{Context, Result};
 
 use self::{guard::Guard, watch::WatchedService};
 use bpfcost_model::{
-    Case, Description, Experiment, Layout, LoadedEpoch, Metric, Need, Overhead, Pair,
-    ProbedWorkload, Role, Setup, Sizing, Subject, Waivers,
+    Case, Description, Experiment, LoadedEpoch, Metric, Need, Overhead, Pair, ProbedWorkload, Role,
+    Setup, Sizing, Subject, Waivers,
 };
 use bpfcost_model::{Headline, LOAD, OFF, SECOND, VARIANT};
 use bpfcost_probe::Spec;
@@ -349,7 +349,7 @@ impl Experiment for Workload {
         let definition = &self.definition;
         Description {
             subject: Subject::workload(definition),
-            layout: Layout::Workload(self.layout()),
+            layout: self.layout().into(),
             metrics: self.metrics(),
             margin: CPU_MARGIN,
             overhead: self.overhead(),

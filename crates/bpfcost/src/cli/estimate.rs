@@ -32,8 +32,7 @@ impl Estimate {
         }
         let expected = expect(&self.plan, measured)?;
         self.measured = None;
-        let workload = self.plan.layout.workload();
-        let operation = workload.map_or("", |one| &one.operation);
+        let operation = self.plan.layout.operation().unwrap_or_default();
         Some(sentence(&self.plan, &expected, operation))
     }
 }

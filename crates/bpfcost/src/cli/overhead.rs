@@ -160,11 +160,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             supported(&**experiment, plan)?;
         }
     }
-    let load = EventLoad {
-        rate: None,
-        budget: args.budget,
-    };
-    measurement::run(options, load, plans, &host, &|_| Ok(()))
+    measurement::run(options, EventLoad::default(), plans, &host, &|_| Ok(()))
 }
 
 /// Refuses a time into which the windows of a period do not fit.

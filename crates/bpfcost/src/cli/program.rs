@@ -160,16 +160,12 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             supported(&**experiment, plan)?;
         }
     }
-    let load = EventLoad {
-        rate: None,
-        budget: args.budget,
-    };
     let record = |records: &[Record]| {
         let files = args.record_expected.iter();
         let recorded = files.map(|file| expected::record(file, &subject, records));
         recorded.collect()
     };
-    measurement::run(options, load, plans, &host, &record)
+    measurement::run(options, EventLoad::default(), plans, &host, &record)
 }
 
 /// A type of programs, by the word that sections have for it.

@@ -36,7 +36,7 @@ pub(super) struct Args {
     rate: Option<f64>,
     /// Show the highest rate that this share of a core allows (attach, map)
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
-    budget: Option<f64>,
+    core_share: Option<f64>,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     }
     let load = EventLoad {
         rate: args.rate,
-        budget: args.budget,
+        core_share: args.core_share,
     };
     answerable(&records, load)?;
     let page = match args.out.extension().and_then(|ending| ending.to_str()) {
@@ -90,12 +90,12 @@ fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
         .filter(|record| record.layout.compares_nets());
     match gridded.clone().count() {
         0 => Err(usage(format!(
-            "--rate and --budget need the costs of single operations, and none of these records \
+            "--rate and --core-share need the costs of single operations, and none of these records \
              has them\n  Make one with: bpfcost run {}",
             example_of_a_grid()
         ))),
         _ if gridded.all(|record| record.unit.is_counted()) => Err(usage(format!(
-            "--rate and --budget need nanoseconds, and these records count instructions\n  \
+            "--rate and --core-share need nanoseconds, and these records count instructions\n  \
              Measure the time instead: bpfcost run {} --on host",
             example_of_a_grid()
         ))),

@@ -41,7 +41,8 @@ Examples:
   bpfcost run xdp-lb --case tcp-v4-ch -v       one case in detail
   bpfcost run xdp-lb --on exact:6.12           instructions instead of nanoseconds, in a guest
   bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
-  bpfcost run attach --rate 200k --budget 1%   the share of a core at 200,000 events/s
+  bpfcost run attach --rate 200k               the share of a core at 200,000 events/s
+  bpfcost run attach --core-share 1%           the highest rates that take 1 % of a core
   bpfcost run pool --set threads=1,3,16        other thread counts
   bpfcost run xdp-lb --baseline main.json      then compare, as `bpfcost compare` does
   bpfcost run xdp-lb --dry-run                 the plan, and what it could show
@@ -56,8 +57,10 @@ pub(super) struct Args {
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
-    /// Show which comparisons stay within this relative cost; for attach and map, the highest
-    /// event rate within this share of a core
+    /// Show the highest rate that this share of a core allows (attach, map)
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    core_share: Option<f64>,
+    /// Show which comparisons stay within this relative cost
     ///
     /// The exit code is 1 if a comparison is over it, beyond noise.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
@@ -99,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     args.moved.refuse(&args.experiments)?;
     let load = EventLoad {
         rate: args.rate,
-        budget: args.budget,
+        core_share: args.core_share,
     };
     let options = &args.options;
     if let Some(journal) = &args.resume {
@@ -125,18 +128,22 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
     let gridded = plans.iter().map(|(_, plan)| plan);
     let mut gridded = gridded.filter(|plan| plan.layout.compares_nets());
     let judged = plans.iter().any(|(_, plan)| plan.budget.is_some());
-    if args.budget.is_some() && !judged && gridded.clone().next().is_none() {
-        return Err(usage(
-            "--budget judges how cases compare, and these cases are not compared with any other\n  Name a case together \
-             with its baseline; `bpfcost list EXPERIMENT` shows the cases",
-        ));
+    if args.budget.is_some() && !judged {
+        return Err(usage(match gridded.next() {
+            None => {
+                "--budget judges how cases compare, and these cases are not compared with any other\n  Name a case together \
+                 with its baseline; `bpfcost list EXPERIMENT` shows the cases"
+            }
+            Some(_) => {
+                "--budget judges how cases compare, and these costs are net, of events that differ\n  For the highest rate \
+                 that a share of a core allows: --core-share 1%"
+            }
+        }));
     }
-    let asked = match (args.rate, args.budget) {
+    let asked = match (args.rate, args.core_share) {
         (Some(_), _) => "--rate",
-        (None, Some(_)) if !plans.is_empty() && gridded.clone().count() == plans.len() => {
-            "--budget"
-        }
-        _ => return Ok(()),
+        (None, Some(_)) => "--core-share",
+        (None, None) => return Ok(()),
     };
     match gridded.clone().count() {
         0 => Err(usage(format!(
@@ -160,10 +167,11 @@ mod tests {
     use super::{Args, DECIDED};
 
     /// What a run that continues may still choose: how long, how precisely, how to show it, and what to compare it with.
-    const OPEN: [&str; 10] = [
+    const OPEN: [&str; 11] = [
         "precision",
         "time",
         "rate",
+        "core_share",
         "verbose",
         "resume",
         "format",

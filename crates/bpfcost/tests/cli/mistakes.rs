@@ -70,6 +70,7 @@ fn rates_of_what_has_none() {
         2,
         &["--rate", "single operations", "bpfcost run attach --rate"],
     );
+    tool.refuses("run attach --budget 1%", 2, &["compare", "--core-share 1%"]);
     tool.write(
         "lb.json",
         serde_json::to_string(&sample_record::clean()).expect("JSON"),
@@ -83,7 +84,7 @@ fn rates_of_what_has_none() {
         "counts.json",
         serde_json::to_string(&sample_parts::counted()).expect("JSON"),
     );
-    for asked in ["--rate 200k/s", "--budget 1%"] {
+    for asked in ["--rate 200k/s", "--core-share 1%"] {
         tool.refuses(
             &format!("report counts.json {asked}"),
             2,
@@ -95,7 +96,7 @@ fn rates_of_what_has_none() {
         serde_json::to_string(&sample_parts::timed(12)).expect("JSON"),
     );
     // One that can answer is enough, and the other says why it can't.
-    let said = tool.says("report counts.json attach.json --rate 200k --budget 1% -o page.html");
+    let said = tool.says("report counts.json attach.json --rate 200k --core-share 1% -o page.html");
     assert_eq!(said.code, Some(0), "{said:?}");
     let page = fs::read_to_string(tool.path("page.html")).expect("the page");
     assert!(page.contains("CPU of one core at 200k") && page.contains("insn are not ns"));

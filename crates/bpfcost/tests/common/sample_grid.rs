@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_measure::Calibration;
-use bpfcost_model::{Batch, Grid, Layout, Problem, Role};
+use bpfcost_model::{Batch, Grid, Problem, Role};
 use bpfcost_record::*;
 
 use super::{sample_exact, sample_record};
@@ -158,7 +158,7 @@ fn counted(target: &str, kernel: &str, version: (u32, u32)) -> Record {
     let mut record = sample_exact::counted(target, kernel, |_, count| count);
     record.experiment = "attach".to_owned();
     record.seed = 1;
-    record.layout = Layout::Grid(Grid::of_events("attach", "body"));
+    record.layout = Grid::of_events("attach", "body").into();
     record.comparisons.clear();
     record.cases.clear();
     for way in &WAYS {

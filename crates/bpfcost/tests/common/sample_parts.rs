@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfcost::builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use bpfcost_measure::Plan;
-use bpfcost_model::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit};
+use bpfcost_model::{Case, Grid, Pair, Role, Sizing, Trial, Unit};
 use bpfcost_record::*;
 
 use super::synthetic;
@@ -133,7 +133,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         unit,
         seed: 7,
         cases,
-        layout: Layout::Grid(Grid::of_events("attach", "body")),
+        layout: Grid::of_events("attach", "body").into(),
         pairs,
         cpus: vec![1],
         precision: None,

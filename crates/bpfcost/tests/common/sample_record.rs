@@ -167,7 +167,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
                     .to_owned(),
         }],
         cases,
-        layout: Layout::Flat,
+        layout: Layout::default(),
         contends: false,
         waivers: Default::default(),
         comparisons,

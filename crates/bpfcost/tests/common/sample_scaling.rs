@@ -172,7 +172,7 @@ fn plan(target: &str) -> Plan {
         unit: Unit::NanosPerOp,
         seed: 7,
         cases,
-        layout: Layout::Curves(Scaling {
+        layout: Layout::from(Scaling {
             over: "threads".into(),
             series: "pool".into(),
             rate: "pairs_per_s".into(),

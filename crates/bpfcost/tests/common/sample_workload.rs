@@ -3,7 +3,7 @@
 
 use bpfcost::builtin::workload::Workload;
 use bpfcost_measure::{Plan, Stop};
-use bpfcost_model::{Case, Experiment, Layout, OFF, ProbedWorkload, Problem, Trial, VARIANT};
+use bpfcost_model::{Case, Experiment, OFF, ProbedWorkload, Problem, Trial, VARIANT};
 use bpfcost_record::*;
 use bpfcost_workload::Definition;
 
@@ -310,12 +310,11 @@ fn build_of(
     record
 }
 
-/// The workload in such a record.
-pub fn workload(record: &mut Record) -> &mut ProbedWorkload {
-    match &mut record.layout {
-        Layout::Workload(workload) => workload,
-        other => panic!("a workload's record is laid out as {other:?}"),
-    }
+/// Changes what such a record says of the workload.
+pub fn describe(record: &mut Record, change: impl FnOnce(&mut ProbedWorkload)) {
+    let mut workload = record.layout.workload().expect("a workload").clone();
+    change(&mut workload);
+    record.layout = workload.into();
 }
 
 fn plan(experiment: &Workload, budget: Option<f64>) -> Plan {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::common::views;
-use bpfcost_model::Layout;
 use bpfcost_record::Record;
 use bpfcost_report::style::Style;
 
@@ -97,15 +96,9 @@ fn every_figure_is_there_still() {
 
 #[test]
 fn their_layout_is_what_their_keys_say() {
-    let layouts: Vec<&str> = RECORDS
+    let layouts: Vec<String> = RECORDS
         .iter()
-        .map(|name| match load(name).layout {
-            Layout::Flat => "flat",
-            Layout::Grid(_) => "grid",
-            Layout::Curves(_) => "curves",
-            Layout::Workload(_) => "workload",
-            Layout::Unknown(_) => "unknown",
-        })
+        .map(|name| load(name).layout.name().to_owned())
         .collect();
     let expected = [
         "flat", "flat", "flat", "grid", "curves", "curves", "workload", "workload", "workload",

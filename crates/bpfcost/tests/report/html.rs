@@ -356,10 +356,11 @@ fn workloads_have_curves_stacks_and_latencies() -> Result<()> {
     };
     let mut hostile = sample_workload::several();
     let name = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>";
-    let workload = sample_workload::workload(&mut hostile);
-    workload.prose = format!("{name}\n\n{{{{ 7 * 7 }}}}");
-    workload.operation = name.to_owned();
-    workload.variants[1].1 = name.to_owned();
+    sample_workload::describe(&mut hostile, |workload| {
+        workload.prose = format!("{name}\n\n{{{{ 7 * 7 }}}}");
+        workload.operation = name.to_owned();
+        workload.variants[1].1 = name.to_owned();
+    });
     for case in &mut hostile.cases {
         for value in case.factors.values_mut().filter(|value| *value == "map") {
             *value = name.to_owned();

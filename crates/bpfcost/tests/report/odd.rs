@@ -2,7 +2,7 @@
 //! panic on one, print `NaN`, or let an escape sequence through.
 
 use crate::common::{sample_changes, sample_grid, sample_record, views};
-use bpfcost_model::{Layout, Role};
+use bpfcost_model::Role;
 use bpfcost_record::{Raw, Record, Status};
 use bpfcost_report::{csv, json, style::Style};
 
@@ -231,7 +231,7 @@ fn emulated_times_are_called_so_beside_their_target() {
 #[test]
 fn a_layout_of_a_newer_program_is_shown_flat() {
     let mut record = sample_grid::new();
-    record.layout = Layout::Unknown("rings".into());
+    record.layout = serde_json::from_str(r#"{"layout":"rings"}"#).expect("a layout");
     let style = Style::default();
     for view in [
         views::table(&record, style),

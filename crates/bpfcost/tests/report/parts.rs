@@ -134,7 +134,7 @@ fn what_is_missing_stays_empty() {
         None
     );
     let flat = Record {
-        layout: Layout::Flat,
+        layout: Layout::default(),
         ..record
     };
     assert_eq!(Parts::from_record(&flat), None);
@@ -177,7 +177,7 @@ fn every_view_has_the_parts() {
 
 const LOAD: EventLoad = EventLoad {
     rate: Some(200e3),
-    budget: Some(0.01),
+    core_share: Some(0.01),
 };
 
 #[test]
@@ -197,7 +197,7 @@ fn rates_are_a_multiplication() {
 }
 
 #[test]
-fn rates_and_budgets() {
+fn rates_and_shares_of_a_core() {
     let record = sample_parts::timed(14);
     insta::assert_snapshot!(rate::terminal(&record, LOAD, Style::default()));
     assert!(rate::markdown(&record, LOAD).contains("200k/s"));
@@ -210,7 +210,7 @@ fn rates_and_budgets() {
 }
 
 #[test]
-fn a_budget_has_no_safe_answer_without_an_interval() {
+fn a_share_has_no_safe_answer_without_an_interval() {
     let record = sample_parts::timed(4);
     let case = record.case("tp_btf/map").unwrap();
     assert_eq!(rate::most(case, &record, 0.01), None);
@@ -289,5 +289,5 @@ fn columns_for_scripts() {
     assert!((number("tp_btf/map/stats", "kernel_body") - 12.0).abs() < 0.5);
     assert_eq!(number("tp_btf/map", "rate_per_s"), 200e3);
     assert!((number("tp_btf/map", "core_share") - 0.0064).abs() < 1e-4);
-    assert!(number("tp_btf/map", "budget_per_s") < 0.01 * 1e9 / (32.0 - DRIVER + 4.9));
+    assert!(number("tp_btf/map", "share_limit_per_s") < 0.01 * 1e9 / (32.0 - DRIVER + 4.9));
 }

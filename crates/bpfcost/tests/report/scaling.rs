@@ -5,7 +5,6 @@ use crate::common::{
     views,
 };
 use bpfcost_measure::{PROPORTIONALITY, Warning};
-use bpfcost_model::Layout;
 use bpfcost_record::{Curves, Record};
 use bpfcost_report::{matrix::Matrix, style::Style, summary};
 
@@ -285,10 +284,9 @@ fn hostile_and_odd_records() {
     let text = "\u{1b}]0;x\u{7}|`<b>\r\n\u{0}\u{202e}\u{E000}1";
     let mut hostile = sample_scaling::pools(EPOCHS);
     hostile.experiment = text.to_owned();
-    let Layout::Curves(scaling) = &mut hostile.layout else {
-        panic!("pools make curves");
-    };
+    let mut scaling = hostile.layout.scaling().expect("curves").clone();
     scaling.rate = format!("{text}_per_s");
+    hostile.layout = scaling.into();
     for case in &mut hostile.cases {
         case.name = format!("{text}{}", case.name);
         if let Some(pool) = case.factors.get_mut("pool") {

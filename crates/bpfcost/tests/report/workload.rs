@@ -215,7 +215,7 @@ fn the_sentence_of_a_state_alone() {
         }
     }
     record.experiment = "syscount".to_owned();
-    sample_workload::workload(&mut record).subject = Some("redis".to_owned());
+    sample_workload::describe(&mut record, |one| one.subject = Some("redis".to_owned()));
     let told = sentence(&record);
     let expected = "bpftrace costs redis 4.5 % more CPU per command (95 %:";
     assert!(told.starts_with(expected), "{told}");
@@ -300,18 +300,14 @@ fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
 #[test]
 fn the_machine_leads_where_the_server_lacks_its_interrupts() {
     for irq_time in [None, Some(false)] {
-        let mut record = sample_workload::with_irq_time(irq_time);
-        assert_eq!(
-            sample_workload::workload(&mut record).headline,
-            Headline::Server
-        );
+        let record = sample_workload::with_irq_time(irq_time);
+        let workload = record.layout.workload().expect("a workload");
+        assert_eq!(workload.headline, Headline::Server);
         assert!(record.warnings.is_empty(), "{:?}", record.warnings);
     }
-    let mut record = sample_workload::with_irq_time(Some(true));
-    assert_eq!(
-        sample_workload::workload(&mut record).headline,
-        Headline::Machine
-    );
+    let record = sample_workload::with_irq_time(Some(true));
+    let workload = record.layout.workload().expect("a workload");
+    assert_eq!(workload.headline, Headline::Machine);
     let metrics = record.metrics.iter();
     let metrics: Vec<&str> = metrics.map(|one| one.metric.name.as_str()).collect();
     let others = ["ops_per_s", "latency_p50_us", "latency_p99_us"];

@@ -202,7 +202,7 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
 fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
-    sample_workload::workload(&mut new).operation = "request".to_owned();
+    sample_workload::describe(&mut new, |one| one.operation = "request".to_owned());
     let refused = compare(&[old], &[new], GateOptions::default(), |_, _| Vec::new())
         .unwrap_err()
         .to_string();

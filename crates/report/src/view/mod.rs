@@ -17,7 +17,6 @@ use crate::{
     summary, target, warnings,
     workload::{self, WorkloadReport},
 };
-use bpfcost_model::Layout;
 use bpfcost_record::{Record, Status};
 use bpfcost_text::{line, number::MISSING};
 
@@ -127,10 +126,7 @@ pub fn record_view(record: &Record, detail: Detail, own: Vec<Section>) -> View {
 
 /// Remark that a record is not laid out as it declares.
 fn unknown(record: &Record) -> Option<Section> {
-    let Layout::Unknown(name) = &record.layout else {
-        return None;
-    };
-    let name = line(name);
+    let name = line(record.layout.newer()?);
     Some(Section::Prose(Prose {
         paragraphs: vec![format!(
             "This record uses the layout `{name}` of a newer bpfcost. This view lists every case by itself."

@@ -84,7 +84,7 @@ pub(in crate::cli) fn plans(
             } else {
                 BATCH_NS
             },
-            // For a grid it asks for a rate, which only the report needs. Without pairs there is nothing to judge.
+            // Without pairs there is nothing to judge.
             budget: budget.filter(|_| !declared.layout.compares_nets() && is_compared),
             ..declared
         };
