@@ -25,9 +25,9 @@ use crate::stats::RunStats;
 pub struct LoadedProgram {
     /// The kernel's number of it.
     pub id: u32,
-    /// Its type, e.g. `Kprobe`.
+    /// Program type, e.g. `Kprobe`.
     pub kind: String,
-    /// Its name, at most 15 characters.
+    /// Program name, at most 15 characters.
     pub name: String,
 }
 
@@ -36,7 +36,7 @@ pub struct LoadedProgram {
 pub struct ProgramStats {
     /// The program.
     pub program: LoadedProgram,
-    /// Its runs while the account was kept.
+    /// Runs while the account was kept.
     pub stats: RunStats,
 }
 
@@ -73,9 +73,9 @@ pub fn loaded_maps() -> Vec<u32> {
 pub struct LoadedMap {
     /// The kernel's number of it.
     pub id: u32,
-    /// Its type, e.g. `Hash`.
+    /// Map type, e.g. `Hash`.
     pub kind: String,
-    /// Its name, at most 15 characters.
+    /// Map name, at most 15 characters.
     pub name: String,
     /// Bytes of a key, bytes of a value, and the most entries.
     pub sizes: [u32; 3],
@@ -99,8 +99,8 @@ pub fn maps_of(programs: &BTreeSet<u32>) -> Vec<LoadedMap> {
         .collect()
 }
 
-/// Where programs are pinned, or links that hold one, by the program's id: in all BPF file systems that this
-/// process sees.
+/// Returns the paths at which programs are pinned, or links that hold one, by the program's id: in all BPF file systems
+/// that this process sees.
 pub fn pins() -> BTreeMap<u32, Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut pins = BTreeMap::new();

@@ -50,7 +50,7 @@ pub type StackProgram = (StackTaker, AttachMethod);
 /// A batch of stacks.
 #[derive(Clone, Debug)]
 pub struct StackBatch {
-    /// Its timing.
+    /// Timing of the batch.
     pub seen: Observation,
     /// The addresses that the last body took, the innermost first; those of generated code left out.
     pub addresses: Vec<u64>,

@@ -41,10 +41,10 @@ pub const SLICES: u64 = 256;
 
 const _: () = assert!(SLICES <= 512, "TIMING_MAX_SLICES");
 
-/// How often CPUs try to start together; each try waits some milliseconds for the others.
+/// Most tries of CPUs to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
 
-/// How a timed program loops. Named by the suffix of the program.
+/// The loop of a timed program. Named by the suffix of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
     /// `can_loop`: Linux 6.9 and later.
@@ -54,7 +54,7 @@ pub enum Loop {
 }
 
 impl Loop {
-    /// What this kernel takes: the cheaper one where it has both.
+    /// Returns the loop that this kernel takes: the cheaper one where it has both.
     pub fn probe() -> Result<Self> {
         if Feature::CanLoop.missing()?.is_none() {
             return Ok(Loop::CanLoop);
@@ -62,7 +62,7 @@ impl Loop {
         Feature::BpfLoop.require().map(|()| Loop::BpfLoop)
     }
 
-    /// What a timed program of this kind has behind its name.
+    /// Returns what a timed program of this kind has behind its name.
     pub fn suffix(self) -> &'static str {
         match self {
             Loop::CanLoop => "",
@@ -71,18 +71,18 @@ impl Loop {
     }
 }
 
-/// What a batch should be.
+/// A request for a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Bodies, at least 1.
     pub ops: u64,
-    /// How often the reset is done between bodies: 1, or 2 to learn what it costs there.
+    /// Times that the reset is done between bodies: 1, or 2 to learn what it costs there.
     pub resets: u64,
     /// CPUs that run a batch each, starting together.
     pub cpus: &'a [u32],
-    /// Whether the batch begins just after a tick of the timer, so that a batch shorter than the time
-    /// between two of them has none in it. For one CPU, on a clock that counts instructions: the batch is not cut into
-    /// slices either.
+    /// True for a batch that begins just after a tick of the timer, so that a batch shorter than the time between two
+    /// of them has none in it. For one CPU, on a clock that counts instructions: the batch is not cut into slices
+    /// either.
     pub after_tick: bool,
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn slice(ops: u64, after_tick: bool) -> u64 {
     if after_tick { 0 } else { ops.div_ceil(SLICES) }
 }
 
-/// Whether a batch that ran whole has a reading of the clock for each slice but the last, in the order of time. A batch in
-/// one piece has none. On a coarse clock several readings may be the same.
+/// Returns true if a batch that ran whole has a reading of the clock for each slice but the last, in the order of time.
+/// True for a batch in one piece, which has none. On a coarse clock several readings may be the same.
 fn in_order(sample: &TimingSample, slice: u64) -> bool {
     let edges = &sample.edges;
     let slices = sample.ops.saturating_sub(1).div_ceil(slice.max(1));
@@ -117,8 +117,8 @@ fn in_order(sample: &TimingSample, slice: u64) -> bool {
     }
 }
 
-/// What a reading of the clock between slices cost. `None` where all readings can't have cost what was measured: an emulator
-/// translates the code that measures it meanwhile.
+/// Returns the cost of a reading of the clock between slices. `None` where all readings can't have cost what was
+/// measured: an emulator translates the code that measures it meanwhile.
 fn read_cost_ns(sample: &TimingSample) -> Option<u64> {
     let lasted_ns = sample.end_ns.saturating_sub(sample.start_ns);
     let all_ns = sample.clock_ns.checked_mul(sample.edges.len() as u64)?;
@@ -147,7 +147,7 @@ pub(crate) fn slices(edges: &[u64], slice: u64, clock_ns: u64) -> Vec<f64> {
 /// One CPU's timing of a batch.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// Where it ran.
+    /// The CPU that ran it.
     pub cpu: u32,
     /// Clock before the first body, in nanoseconds.
     pub start_ns: u64,
@@ -155,9 +155,9 @@ pub struct Observation {
     pub end_ns: u64,
     /// Bodies that ran; fewer than asked where the kernel cut the loop short.
     pub ops: u64,
-    /// Whether all CPUs were there at the start; where not, nothing ran.
+    /// True if all CPUs were there at the start; where not, nothing ran.
     pub together: bool,
-    /// Whether the clock was the CPU time counter, not `bpf_ktime_get_ns`.
+    /// True if the clock was the CPU time counter, not `bpf_ktime_get_ns`.
     pub cpu_counter: bool,
     /// Timer ticks of the machine meanwhile. On a machine with one CPU, a batch without one was not
     /// interrupted by its timer.
@@ -171,11 +171,11 @@ pub struct Observation {
     /// Nanoseconds per body of each whole slice, in order, but for the first, whose first body follows no reset. None
     /// where the cost of a clock read is not known, and where the clock is too coarse.
     pub slices: Vec<f64>,
-    /// How often the clock was read between slices.
+    /// Readings of the clock between slices.
     pub edges: u64,
-    /// Whether it was read after each slice but the last, and never went back.
+    /// True if it was read after each slice but the last, and never went back.
     pub edges_in_order: bool,
-    /// What the last body returned.
+    /// The return value of the last body.
     pub code: u32,
     /// The packet that the last body left.
     pub output: Vec<u8>,
@@ -208,8 +208,8 @@ impl Observation {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Whether the batch lasted no longer by the clock of the programs than from outside: it is a part of what was
-    /// timed there.
+    /// Returns true if the batch lasted no longer by the clock of the programs than from outside: it is a part of what
+    /// was timed there.
     pub fn fits_outside(&self) -> bool {
         self.outside.holds(self.inside_ns())
     }

@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 const PUSH: u8 = 0x55;
 /// `mov %rsp,%rbp`, which sets the frame up.
 const SET_UP_FRAME: [u8; 3] = [0x48, 0x89, 0xe5];
-/// How much of a function is looked at. Where a kernel keeps frame pointers, nine in ten have both instructions there.
+/// Bytes of a function to look at. Where a kernel keeps frame pointers, nine in ten have both instructions there.
 const LOOKED_AT: usize = 32;
 /// Bytes of the instruction that ftrace makes a call, and how it begins: a call, or nothing.
 const FTRACE_LENGTH: u64 = 5;
 const FTRACE: [&[u8]; 2] = [&[0xe8], &[0x0f, 0x1f, 0x44, 0, 0]];
-/// How much text is read at once.
+/// Bytes of text that are read at once.
 const WINDOW: usize = 1 << 16;
 
 /// Adds the rules of the kernel, whose text ends at `end`.
@@ -63,7 +63,7 @@ fn check_frame_pointers(all: usize, keeping: usize) -> Result<()> {
 struct AssemblyText {
     /// Entries from user space and by interrupts: registers are on top of the stack when they call.
     entries: Range<u64>,
-    /// Where a thread or CPU starts: nothing called them.
+    /// Starts of threads and CPUs: nothing called them.
     starts: Vec<u64>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> TextReader<'a> {
         }
     }
 
-    /// What the function begins with; nothing where it is gone, as the kernel's init text is.
+    /// Reads the beginning of the function; nothing where it is gone, as the kernel's init text is.
     fn at(&mut self, function: u64) -> &[u8] {
         let end = self.start + self.bytes.len() as u64;
         if function < self.start || function + LOOKED_AT as u64 > end {
@@ -156,7 +156,7 @@ impl Function {
         }
     }
 
-    /// Its rules, and where each begins.
+    /// Returns the function's rules, and the address at which each begins.
     fn rules(self) -> Vec<(u64, Rule)> {
         let entry = (self.start, Rule::ENTRY);
         match self.frame {

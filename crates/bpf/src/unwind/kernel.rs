@@ -54,7 +54,7 @@ impl RuleTable {
     }
 }
 
-/// Where the kernel's text begins and ends, and from where on there may be generated code.
+/// Returns the start and end of the kernel's text, and the address from where on there may be generated code.
 fn text(symbols: &KernelSymbols) -> Result<(u64, u64, u64)> {
     let ends = ["_einittext", "_etext"].map(|name| symbols.address(name));
     let start = symbols.address("_stext");
@@ -68,7 +68,7 @@ fn text(symbols: &KernelSymbols) -> Result<(u64, u64, u64)> {
     Ok((start, end, image.max(end)))
 }
 
-/// Where the kernel's own table is.
+/// Places of the kernel's own table.
 struct OrcTables {
     addresses: u64,
     addresses_end: u64,
@@ -179,8 +179,8 @@ fn listed_modules() -> Vec<ModuleText> {
     text.lines().filter_map(module).collect()
 }
 
-/// Whether a module is being loaded or unloaded just now. Its initial code may run, or its memory may become that of
-/// other code at any moment, without another tracepoint.
+/// Returns true if a module is being loaded or unloaded just now. Its initial code may run, or its memory may become
+/// that of other code at any moment, without another tracepoint.
 pub(crate) fn modules_are_changing() -> bool {
     is_changing(&fs::read_to_string(MODULES).unwrap_or_default())
 }
@@ -195,7 +195,7 @@ fn is_changing(modules: &str) -> bool {
     modules.lines().any(state)
 }
 
-/// Where `struct module` has what is needed, in bytes.
+/// Offsets of the members of `struct module` that are needed, in bytes.
 struct ModuleMembers {
     text_base: u32,
     text_size: u32,

@@ -10,7 +10,7 @@ const PROGRAMS: [(&str, &str); 2] = [
     ("on_module_free", "module_free"),
 ];
 
-/// Whether a program is one of them.
+/// Returns true if a program is one of them.
 pub(crate) fn is_of_modules(name: &str) -> bool {
     PROGRAMS.iter().any(|(one, _)| *one == name)
 }

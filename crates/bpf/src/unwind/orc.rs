@@ -34,15 +34,15 @@ impl BitField {
     }
 }
 
-/// How this kernel lays out an entry.
+/// This kernel's layout of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OrcLayout {
     sp: BitField,
     bp: BitField,
     kind: BitField,
-    /// Whether the caller was interrupted; before Linux 6.3, where the kind says so.
+    /// The field that says that the caller was interrupted; none before Linux 6.3, where the kind says so.
     signal: Option<BitField>,
-    /// Whether a stack ends here, before it was a kind (Linux 6.4).
+    /// The field that says that a stack ends here; none since this is a kind (Linux 6.4).
     end: Option<BitField>,
 }
 

@@ -1,6 +1,6 @@
 //! A rule: how to get from a frame to its caller. In BPF it is `struct unwind_rule`, here a word with the same bytes.
 
-/// What a frame's caller left, of `enum unwind_kind`.
+/// A record that a frame's caller left, of `enum unwind_kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum RuleKind {
     /// A return address.
@@ -18,7 +18,7 @@ pub(super) enum RuleKind {
     Unknown = 6,
 }
 
-/// What the caller's stack pointer is computed from, of `enum unwind_sp`.
+/// The base of the caller's stack pointer, of `enum unwind_sp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum SpBase {
     #[default]
@@ -33,7 +33,7 @@ pub(super) enum SpBase {
     Di = 8,
 }
 
-/// Where the caller's rbp is, of `enum unwind_bp`.
+/// The place of the caller's rbp, of `enum unwind_bp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum BpPlace {
     #[default]
@@ -50,7 +50,7 @@ pub(super) struct Rule {
     pub(super) sp_offset: i16,
     pub(super) bp: BpPlace,
     pub(super) bp_offset: i16,
-    /// Whether the caller's address is an interrupted instruction, not a return address.
+    /// True where the caller's address is an interrupted instruction, not a return address.
     pub(super) exact: bool,
 }
 
@@ -83,7 +83,7 @@ impl Rule {
         ..Rule::ENTRY
     };
 
-    /// What is above a frame whose address is known: its return address, and the rbp that it saved.
+    /// The words above a frame whose address is known: its return address, and the rbp that it saved.
     pub(super) const ABOVE_FRAME: Rule = Rule {
         bp: BpPlace::Saved,
         bp_offset: -16,

@@ -1,4 +1,4 @@
-//! Whether the walk takes this kernel's stacks rightly, asked of the kernel's helper before any is shown.
+//! A test that the walk takes this kernel's stacks rightly, asked of the kernel's helper before any is shown.
 
 use std::{thread, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// An event that this process makes when it sleeps.
 const EVENT: &str = "sched:sched_switch";
-/// How often it sleeps, and how long each time.
+/// Number of sleeps, and the length of each.
 const SLEEPS: u32 = 20;
 const SLEEP: Duration = Duration::from_micros(100);
 

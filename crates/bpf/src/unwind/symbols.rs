@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The kernel's list of symbols.
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// How far behind its symbol an address may be where no other symbol follows.
+/// Longest distance of an address behind its symbol where no other symbol follows.
 const FARTHEST: u64 = 1 << 20;
 
 /// Symbols by address.
@@ -17,7 +17,7 @@ pub struct KernelSymbols {
     symbols: Vec<Symbol>,
     /// The first symbol of each name.
     by_name: HashMap<Box<str>, u64>,
-    /// Where each module's own structure is, by name.
+    /// Address of each module's own structure, by name.
     modules: Vec<(Box<str>, u64)>,
 }
 
@@ -33,11 +33,11 @@ struct Symbol {
 /// An address as a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SymbolRef<'a> {
-    /// Its name.
+    /// The symbol's name.
     pub name: &'a str,
     /// The module that it is in, or `bpf`.
     pub module: Option<&'a str>,
-    /// How far behind the symbol the address is.
+    /// Distance of the address behind the symbol.
     pub offset: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct RuleTable {
     /// `struct unwind_range`: start and end as offsets, the first block, and nothing.
     pub(super) ranges: Vec<[u32; 4]>,
     numbers: HashMap<Rule, u32>,
-    /// Whether the rules are ORC's, not those of frame pointers.
+    /// True if the rules are ORC's, not those of frame pointers.
     pub(super) is_orc: bool,
 }
 
@@ -92,7 +92,7 @@ impl RuleTable {
         self.ranges.push([start, end, first_block, 0]);
     }
 
-    /// Whether the kernel's own tables (ORC) say how to walk, not frame pointers.
+    /// Returns true if the kernel's own tables (ORC) say how to walk, not frame pointers.
     pub fn is_orc(&self) -> bool {
         self.is_orc
     }
@@ -102,7 +102,7 @@ impl RuleTable {
         self.generated
     }
 
-    /// Whether the address is in text that has rules.
+    /// Returns true if the address is in text that has rules.
     pub fn covers(&self, address: u64) -> bool {
         let offset = address
             .checked_sub(self.base)

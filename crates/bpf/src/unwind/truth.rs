@@ -33,9 +33,9 @@ const MOST_KEPT: usize = 64;
 /// Two takes of one stack that differ: addresses, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackDifference {
-    /// By the walk, which begins with what called the program.
+    /// Take of the walk, which begins with what called the program.
     pub walked: Vec<u64>,
-    /// By the helper, which begins with the program's own frames.
+    /// Take of the helper, which begins with the program's own frames.
     pub helper: Vec<u64>,
 }
 
@@ -50,16 +50,16 @@ pub enum Timed {
     Walk,
 }
 
-/// What was compared.
+/// Counts of what was compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TruthCounts {
     /// Stacks.
     pub events: u64,
-    /// Of these, the same.
+    /// Stacks that are the same.
     pub equal: u64,
-    /// Of these, the same but for generated code that the kernel does not list: the helper leaves it out.
+    /// Stacks that are the same but for generated code that the kernel does not list: the helper leaves it out.
     pub unlisted: u64,
-    /// Of these, others.
+    /// Stacks that differ otherwise.
     pub different: u64,
     /// Events within the program, which were not compared.
     pub nested: u64,
@@ -87,7 +87,7 @@ pub struct StackTruth {
 }
 
 impl StackTruth {
-    /// What the kernel must have.
+    /// Returns the features that the kernel must have.
     pub fn needs(method: AttachMethod) -> Vec<Feature> {
         let further = [
             Feature::Btf,

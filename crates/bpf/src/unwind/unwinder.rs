@@ -29,8 +29,8 @@ const ROOTS: usize = 4;
 /// In `enum unwind_root`: added where stacks are stale.
 const STALE: usize = 2;
 
-/// How much larger than its contents a map of the table is made, for modules that are loaded later: this many times,
-/// and this many entries.
+/// Spare room in a map of the table beyond its contents, for modules that are loaded later: this many times the
+/// contents, and this many entries.
 const SPARE_SHARE: f64 = 0.25;
 const SPARE: u32 = 1 << 16;
 
@@ -46,7 +46,7 @@ pub struct UnwindLosses {
 }
 
 impl UnwindLosses {
-    /// What was added since `before`.
+    /// Returns what was added since `before`.
     pub fn since(self, before: Self) -> Self {
         UnwindLosses {
             lost: self.lost.saturating_sub(before.lost),
@@ -59,20 +59,20 @@ impl UnwindLosses {
 /// When a stack was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Generation {
-    /// How often the rules had been written anew.
+    /// Times that the rules had been written anew.
     pub rules: usize,
-    /// Whether modules had come or gone since, so that its addresses in modules may be of others.
+    /// True if modules had come or gone since, so that its addresses in modules may be of others.
     pub is_stale: bool,
 }
 
 /// A stack that was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedStack {
-    /// Its leaf, to be asked for its addresses.
+    /// Leaf of the stack, to be asked for its addresses.
     pub leaf: u32,
-    /// How often it was counted.
+    /// Times that it was counted.
     pub count: u64,
-    /// How many of these went on where no node was left.
+    /// Stacks of these that went on where no node was left.
     pub cut: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct Unwinder {
     blocks: MmapMut,
     rules: MmapMut,
     ranges: MmapMut,
-    /// How often the rules were written.
+    /// Times that the rules were written.
     written: usize,
 }
 
@@ -226,8 +226,8 @@ impl Unwinder {
         }
     }
 
-    /// How often modules came or went, as programs of the object noted it (`unwind_module_changed()`); `None` where the
-    /// rules are of that time.
+    /// Returns the number of times that modules came or went, as programs of the object noted it
+    /// (`unwind_module_changed()`); `None` where the rules are of that time.
     pub fn changes(&self) -> Option<u32> {
         let state = self.state();
         (state.changes != state.known).then_some(state.changes)
@@ -287,7 +287,7 @@ impl Unwinder {
         (addresses, generation)
     }
 
-    /// How often the stack of a leaf was counted.
+    /// Returns the number of times that the stack of a leaf was counted.
     pub fn count(&self, leaf: u32) -> u64 {
         self.node(leaf as usize / NODE_BYTES).count
     }
