@@ -13,7 +13,7 @@ use libbpf_rs::{
 use memmap2::MmapMut;
 
 use crate::{
-    error::{Error, Result, lacks, no_area},
+    error::{Error, Result, lacks},
     mapping,
     timing::{Area, Request, TimingSample},
 };
@@ -107,14 +107,30 @@ impl GlobalsLayout {
         })
     }
 
+    /// A variable's bytes for a value, of at most 8.
+    pub(crate) fn word(&self, name: &str, value: u64) -> Result<Vec<u8>> {
+        let word = value.to_le_bytes();
+        let bytes = word.get(..self.size(name)?);
+        bytes.map(<[u8]>::to_vec).ok_or_else(|| self.no(name))
+    }
+
     /// Writes a variable into the bytes of its section.
     pub(crate) fn initialise(&self, name: &str, value: u64, section: &mut [u8]) -> Result<()> {
-        let place = self.variable(name)?.place;
-        if write(section, place, value) {
-            Ok(())
-        } else {
-            Err(self.no(name))
-        }
+        self.initialise_bytes(name, &self.word(name, value)?, section)
+    }
+
+    /// Writes the first bytes of a variable there.
+    pub(crate) fn initialise_bytes(
+        &self,
+        name: &str,
+        value: &[u8],
+        section: &mut [u8],
+    ) -> Result<()> {
+        let ByteRange { offset, bytes } = self.variable(name)?.place;
+        let room = section.get_mut(offset..offset + bytes);
+        let room = room.and_then(|room| room.get_mut(..value.len()));
+        room.map(|room| room.copy_from_slice(value))
+            .ok_or_else(|| self.no(name))
     }
 
     fn variable(&self, name: &str) -> Result<&Variable> {
@@ -183,11 +199,7 @@ impl Globals {
                 sections.insert(section, mapping::map(&map, section)?);
             }
         }
-        let globals = Globals { layout, sections };
-        match globals.get("timing_ops") {
-            Ok(_) => Ok(globals),
-            Err(_) => Err(no_area(&globals.layout.object)),
-        }
+        Ok(Globals { layout, sections })
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<u64> {
@@ -218,20 +230,15 @@ impl Globals {
     }
 
     pub(crate) fn set(&mut self, name: &str, value: u64) -> Result<()> {
-        let variable = self.layout.variable(name)?;
-        let (section, place) = (variable.section.clone(), variable.place);
-        self.write(&section, place, value, name)
+        self.set_bytes(name, &self.layout.word(name, value)?)
     }
 
     /// Writes the first bytes of a variable.
     pub(crate) fn set_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let variable = self.layout.variable(name)?;
-        let place = variable.place;
-        let section = self.sections.get_mut(&*variable.section);
-        let room = section.and_then(|all| all.get_mut(place.offset..place.offset + place.bytes));
-        let room = room.and_then(|room| room.get_mut(..bytes.len()));
-        room.map(|room| room.copy_from_slice(bytes))
-            .ok_or_else(|| self.layout.no(name))
+        let section = self.sections.get_mut(self.layout.section(name)?);
+        let section = section.map(|section| &mut section[..]);
+        self.layout
+            .initialise_bytes(name, bytes, section.unwrap_or_default())
     }
 
     pub(crate) fn member(&self, name: &str, index: usize, member: &str) -> Result<u64> {
@@ -247,8 +254,12 @@ impl Globals {
         value: u64,
     ) -> Result<()> {
         let (section, place) = self.layout.member(name, index, member)?;
-        let section = section.to_owned();
-        self.write(&section, place, value, name)
+        let section = self.sections.get_mut(section);
+        if section.is_some_and(|section| write(section, place, value)) {
+            Ok(())
+        } else {
+            Err(self.layout.no(name))
+        }
     }
 
     fn read(&self, section: &str, place: ByteRange, name: &str) -> Result<u64> {
@@ -259,15 +270,6 @@ impl Globals {
             Some(u64::from_le_bytes(word))
         });
         bytes.ok_or_else(|| self.layout.no(name))
-    }
-
-    fn write(&mut self, section: &str, place: ByteRange, value: u64, name: &str) -> Result<()> {
-        let section = self.sections.get_mut(section);
-        if section.is_some_and(|section| write(section, place, value)) {
-            Ok(())
-        } else {
-            Err(self.layout.no(name))
-        }
     }
 }
 

@@ -1,18 +1,73 @@
 //! The kernel half of an agent that reconstructs requests: the first bytes of every call by which a server reads or
 //! writes a connection. The programs, and what they see, are in `bpf/l7.bpf.c`.
 
-mod kernel;
-mod user;
+mod places;
 
-use std::{cell::RefCell, fs, os::linux::fs::MetadataExt as _, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, hash_map::Entry},
+    fs,
+    os::linux::fs::MetadataExt as _,
+    rc::Rc,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
-use crate::{Space, error::Result, plain, skel::l7::types};
-use kernel::KernelL7;
-use user::UserL7;
+use bpfcost_uprobe::{object::Choice, process::Function};
+use libbpf_rs::{Link, MapCore as _, MapFlags};
+
+use crate::{
+    Space,
+    agent_programs::{AgentPrograms, KernelPrograms, ProcessPrograms},
+    attach::tracepoint,
+    error::Result,
+    object::OpenNamed,
+    plain,
+    skel::l7::types,
+    stats::RunStats,
+};
 
 /// The first process namespace of a machine (`PROC_PID_INIT_INO` of the kernel): its numbers are those
 /// that programs see.
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Connections that were open before are numbered from here on; those accepted since, from 0.
+const OPEN_BEFORE: u64 = 1 << 62;
+
+/// Longest time that a server may take to close the connections of clients that have gone.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// Without an event for so long, the clients that have gone are served.
+const SILENCE: Duration = Duration::from_millis(20);
+/// Pause between two looks meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Programs of Go's `crypto/tls`, and one of its scheduler.
+const TLS_ENTER: &str = "l7_tls_enter";
+const TLS_RETURN: &str = "l7_tls_return";
+const GOROUTINE: &str = "l7_goroutine";
+
+/// Programs of system calls, with their tracepoints: exits before entries, so that no call is begun that is not ended.
+const SYSCALLS: [(&str, &str); 6] = [
+    ("l7_exit_call", "exit_read"),
+    ("l7_exit_call", "exit_write"),
+    ("l7_enter_close", "enter_close"),
+    ("l7_exit_accept", "exit_accept4"),
+    ("l7_enter_write", "enter_write"),
+    ("l7_enter_read", "enter_read"),
+];
+
+const EVENTS: &str = "l7_events";
+const PROCESSES: &str = "l7_processes";
+const CONNECTIONS: &str = "l7_connections";
+const TLS_CALLS: &str = "l7_tls_calls";
+/// Maps of the kernel that are empty when a window begins.
+const EMPTIED: [&str; 5] = [
+    PROCESSES,
+    CONNECTIONS,
+    "l7_calls",
+    TLS_CALLS,
+    "l7_goroutines",
+];
 
 /// The choice of what is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,85 +154,235 @@ pub struct L7Counts {
     pub switches: u64,
 }
 
+impl L7Counts {
+    fn since(self, before: Self) -> Self {
+        L7Counts {
+            lost: self.lost - before.lost,
+            switches: self.switches - before.switches,
+        }
+    }
+}
+
 /// The programs. Dropping them detaches them.
 pub struct L7 {
-    kernel: Option<KernelL7>,
-    user: Option<UserL7>,
+    watch: L7Watch,
+    /// In the processes, and in the kernel: detached in this order, and attached in the other.
+    sides: Vec<AgentPrograms>,
+    /// The functions of each process, with the cookie of each one's entry program.
+    functions: HashMap<u32, Vec<(Function, u64)>>,
+    before: L7Counts,
+    /// Calls that were taken so far.
+    taken: Rc<Cell<u64>>,
 }
 
 impl L7 {
     /// Loads them; `take` is given every call, in [`L7::take`].
     pub fn load(watch: L7Watch, take: impl FnMut(&L7Call<'_>) + 'static) -> Result<Self> {
         let take = Rc::new(RefCell::new(take));
+        let taken = Rc::new(Cell::new(0));
         let taker = || {
-            let take = Rc::clone(&take);
-            move |call: &L7Call<'_>| (take.borrow_mut())(call)
+            let (take, taken) = (Rc::clone(&take), Rc::clone(&taken));
+            move |record: &[u8]| {
+                if let Some(event) = plain::read::<types::l7_event>(record) {
+                    (take.borrow_mut())(&call(&event));
+                    taken.set(taken.get() + 1);
+                }
+            }
         };
-        let in_kernel = L7Watch {
-            tls: watch.tls.filter(|space| *space == Space::Kernel),
-            ..watch
-        };
+        let (device, inode) = namespace().unwrap_or_default();
+        let (device, inode) = (device.to_ne_bytes(), inode.to_ne_bytes());
+        let constants: &[(&str, &[u8])] =
+            &[("namespace_device", &device), ("namespace_inode", &inode)];
+        let mut sides = Vec::new();
+        if watch.tls == Some(Space::User) {
+            let choice = Choice {
+                programs: &[TLS_ENTER, TLS_RETURN],
+                constants,
+            };
+            let programs = ProcessPrograms::load("l7", &choice, EVENTS, taker())?;
+            sides.push(AgentPrograms::Processes(programs));
+        }
+        let tls_in_kernel = watch.tls == Some(Space::Kernel);
+        if watch.sockets || watch.goroutines || tls_in_kernel {
+            let mut open = OpenNamed::open("l7")?;
+            open.make_choice(&Choice {
+                programs: &[],
+                constants,
+            })?;
+            let of_syscalls = SYSCALLS.map(|(program, _)| (program, true));
+            let of_go = [
+                (TLS_ENTER, tls_in_kernel),
+                (TLS_RETURN, tls_in_kernel),
+                (GOROUTINE, watch.goroutines),
+            ];
+            for (program, _) in of_syscalls.into_iter().chain(of_go).filter(|(_, is)| *is) {
+                open.with(program)?;
+            }
+            let programs = KernelPrograms::load(open, EVENTS, taker())?;
+            sides.push(AgentPrograms::Kernel(programs));
+        }
         Ok(L7 {
-            kernel: (in_kernel != L7Watch::default())
-                .then(|| KernelL7::load(in_kernel, taker()))
-                .transpose()?,
-            user: (watch.tls == Some(Space::User))
-                .then(|| UserL7::load(taker()))
-                .transpose()?,
+            watch,
+            sides,
+            functions: HashMap::new(),
+            before: L7Counts::default(),
+            taken,
         })
     }
 
     /// Attaches them for these processes; each with the functions of its program, where more than sockets
     /// are watched.
     pub fn attach(&mut self, processes: &[(u32, ServerFunctions)]) -> Result<()> {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.attach(processes)?;
+        self.release()?;
+        for side in &self.sides {
+            let maps = match side {
+                AgentPrograms::Kernel(_) => &EMPTIED[..],
+                AgentPrograms::Processes(_) => &[TLS_CALLS],
+            };
+            maps.iter().try_for_each(|map| side.empty(map))?;
         }
-        if let Some(user) = &mut self.user {
-            user.attach(processes)?;
+        // What is left of the time before is no call of now.
+        self.take()?;
+        self.before = self.counts()?;
+        let attached = self.attach_sides(processes);
+        if attached.is_err() {
+            self.release()?;
+        }
+        attached
+    }
+
+    fn attach_sides(&mut self, processes: &[(u32, ServerFunctions)]) -> Result<()> {
+        for side in self.sides.iter_mut().rev() {
+            match side {
+                AgentPrograms::Kernel(programs) => attach(programs, self.watch, processes)?,
+                AgentPrograms::Processes(programs) => {
+                    for (process, functions) in processes {
+                        let functions = match self.functions.entry(*process) {
+                            Entry::Occupied(known) => known.into_mut(),
+                            Entry::Vacant(none) => none.insert(places::find(*process, functions)?),
+                        };
+                        programs.attach(*process, &places::in_process(functions))?;
+                    }
+                }
+            }
         }
         Ok(())
     }
 
     /// Reads the calls that are there.
     pub fn take(&mut self) -> Result<()> {
-        if let Some(kernel) = &self.kernel {
-            kernel.take()?;
-        }
-        if let Some(user) = &mut self.user {
-            user.take()?;
-        }
-        Ok(())
+        let mut sides = self.sides.iter_mut().rev();
+        sides.try_for_each(AgentPrograms::take)
     }
 
     /// Detaches them, reads the remaining events, and returns the counts since they were attached. Waits a
     /// while for connections accepted meanwhile to close: requests of a client that has gone are read and
     /// answered all the same.
     pub fn detach(&mut self) -> Result<L7Counts> {
-        let mut all = L7Counts::default();
-        // With what the kernel sees, it is known when the last connection closes.
-        if let Some(kernel) = &mut self.kernel {
-            kernel.wait_for_closes()?;
-        } else if let Some(user) = &mut self.user {
-            user.wait_for_silence()?;
+        let begun = Instant::now();
+        let mut last = begun;
+        while begun.elapsed() < FAREWELL && self.serves(last)? {
+            sleep(LOOK);
+            let taken = self.taken.get();
+            self.take()?;
+            if self.taken.get() > taken {
+                last = Instant::now();
+            }
         }
-        for counts in [
-            self.user.as_mut().map(UserL7::detach),
-            self.kernel.as_mut().map(KernelL7::detach),
-        ] {
-            let counts = counts.transpose()?.unwrap_or_default();
-            all.lost += counts.lost;
-            all.switches += counts.switches;
+        self.release()?;
+        self.take()?;
+        Ok(self.counts()?.since(self.before))
+    }
+
+    fn release(&mut self) -> Result<()> {
+        // Each of them, also where one can't be.
+        let detached: Vec<_> = self.sides.iter_mut().map(AgentPrograms::detach).collect();
+        detached.into_iter().collect()
+    }
+
+    /// Returns true if clients are still served, as far as the kernel's side knows: it sees when a connection that was
+    /// accepted since they were attached closes. Without it, until no call came for a while since `last`.
+    fn serves(&self, last: Instant) -> Result<bool> {
+        let Some(AgentPrograms::Kernel(programs)) = self.sides.last() else {
+            return Ok(last.elapsed() < SILENCE);
+        };
+        let connections = programs.object.map(CONNECTIONS)?;
+        let mut keys = connections.keys();
+        Ok(keys.any(|key| {
+            let number = connections.lookup(&key, MapFlags::ANY).ok().flatten();
+            let number = number.and_then(|number| plain::read::<u64>(&number));
+            number.is_some_and(|number| number < OPEN_BEFORE)
+        }))
+    }
+
+    /// Returns the counts since they were loaded.
+    fn counts(&self) -> Result<L7Counts> {
+        let mut all = L7Counts::default();
+        for side in &self.sides {
+            for count in side.counts::<types::l7_count>("l7_counts")? {
+                all.lost += count.lost;
+                all.switches += count.switches;
+            }
+            all.lost += side.missed();
+            if let AgentPrograms::Kernel(programs) = side {
+                for program in programs.object.programs() {
+                    all.lost += RunStats::read(&program)?.recursion_misses;
+                }
+            }
         }
         Ok(all)
     }
 }
 
-/// Adds what one CPU, or one thread, counted.
-fn add_counts(all: &mut L7Counts, count: &[u8]) {
-    if let Some(count) = plain::read::<types::l7_count>(count) {
-        all.lost += count.lost;
-        all.switches += count.switches;
+/// Attaches the kernel's programs for these processes.
+fn attach(
+    programs: &mut KernelPrograms,
+    watch: L7Watch,
+    processes: &[(u32, ServerFunctions)],
+) -> Result<()> {
+    let object = &programs.object;
+    for (process, _) in processes {
+        object.put(PROCESSES, process, &1u8)?;
+        for descriptor in places::sockets(*process) {
+            let number = OPEN_BEFORE + u64::from(descriptor);
+            let key = u64::from(*process) << 32 | u64::from(descriptor);
+            object.put(CONNECTIONS, &key, &number)?;
+        }
+    }
+    for (program, call) in SYSCALLS {
+        let link = tracepoint(&object.program(program)?, &format!("syscalls:sys_{call}"))?;
+        programs.links.push(link);
+    }
+    for (process, functions) in processes {
+        let mut uprobes = |program, places: &[(usize, u64)]| -> Result<()> {
+            let link: Link = places::uprobes(&object.program(program)?, *process, places)?;
+            programs.links.push(link);
+            Ok(())
+        };
+        if watch.goroutines {
+            uprobes(GOROUTINE, &[(functions.status.offset, 0)])?;
+        }
+        if watch.tls == Some(Space::Kernel) {
+            let (read, write) = (&functions.read, &functions.write);
+            let returns = read.returns.iter().chain(&write.returns);
+            let returns: Vec<_> = returns.map(|offset| (*offset, 0)).collect();
+            let entries = functions.with_kinds();
+            let entries = entries.map(|(function, kind)| (function.offset, kind));
+            uprobes(TLS_RETURN, &returns)?;
+            uprobes(TLS_ENTER, &entries)?;
+        }
+    }
+    Ok(())
+}
+
+impl ServerFunctions {
+    /// Those of `crypto/tls`, each with its kind of calls: the cookie of its entry program.
+    fn with_kinds(&self) -> [(&GoFunction, u64); 3] {
+        [
+            (&self.read, types::l7_kind::L7_READ.0.into()),
+            (&self.write, types::l7_kind::L7_WRITE.0.into()),
+            (&self.close, types::l7_kind::L7_CLOSE.0.into()),
+        ]
     }
 }
 

@@ -6,6 +6,7 @@
 //! the events for it, [`feature`] what the kernel has. What they measure and what is not in
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
+mod agent_programs;
 pub mod attach;
 mod attachments;
 pub mod cgroup;

@@ -58,6 +58,8 @@ plain! {
     sslsniff_head: 48,
     [u32; 2]: 8,
     [u32; 4]: 16,
+    [u64; 2]: 16,
+    [u64; 3]: 24,
     unwind_rule: 8,
     unwind_node: 64,
     unwind_state: 72,

@@ -1,14 +1,24 @@
 //! A TLS sniffer: the complete plain text that processes pass to OpenSSL and get from it. The programs are in
 //! `bpf/sslsniff.bpf.c`.
 
-mod kernel;
-mod user;
+mod library;
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use crate::{Space, error::Result, plain, skel::sslsniff::types};
-use kernel::KernelSniffer;
-use user::UserSniffer;
+use bpfcost_uprobe::{object::Choice, process::Function};
+use libbpf_rs::ProgramAttachType;
+
+use crate::{
+    Feature, Space,
+    agent_programs::{AgentPrograms, KernelPrograms, ProcessPrograms},
+    error::Result,
+    object::OpenNamed,
+    plain,
+    skel::sslsniff::types,
+};
 
 /// The part of calls that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +106,21 @@ const WRITE: &str = "SSL_write";
 const READ_EX: &str = "SSL_read_ex";
 const WRITE_EX: &str = "SSL_write_ex";
 
-/// Loaded programs. Dropping them detaches them.
-pub struct Sniffer(Way);
+/// Programs by the functions at whose entry they run, and the kind of functions at whose return.
+const ENTER: &str = "sslsniff_enter";
+const ENTER_EX: &str = "sslsniff_enter_ex";
+const LEAVE_READ: &str = "sslsniff_read";
+const LEAVE_WRITE: &str = "sslsniff_written";
 
-enum Way {
-    Kernel(Box<KernelSniffer>),
-    User(Box<UserSniffer>),
+const RECORDS: &str = "records";
+
+/// Loaded programs. Dropping them detaches them.
+pub struct Sniffer {
+    programs: AgentPrograms,
+    /// True where they are attached by `uprobe.multi`.
+    multi: bool,
+    /// The functions of each file of each process: no file is read twice.
+    functions: BTreeMap<(u32, PathBuf), Vec<Function>>,
 }
 
 impl Sniffer {
@@ -109,67 +128,93 @@ impl Sniffer {
     pub fn load(
         capture: Capture,
         space: Space,
-        take: impl FnMut(SslPayload<'_>) + 'static,
+        mut take: impl FnMut(SslPayload<'_>) + 'static,
     ) -> Result<Self> {
-        Ok(Sniffer(match space {
-            Space::Kernel => Way::Kernel(Box::new(KernelSniffer::load(capture, take)?)),
-            Space::User => Way::User(Box::new(UserSniffer::load(capture, take)?)),
-        }))
+        let take = move |bytes: &[u8]| {
+            if let Some(record) = record(bytes) {
+                take(record);
+            }
+        };
+        let counts_only = u32::from(capture == Capture::Nothing).to_ne_bytes();
+        let choice = Choice {
+            constants: &[("counts_only", &counts_only)],
+            ..Choice::default()
+        };
+        let multi = space == Space::Kernel && Feature::UprobeMulti.missing()?.is_none();
+        let programs = match space {
+            Space::Kernel => {
+                let mut open = OpenNamed::open("sslsniff")?;
+                open.make_choice(&choice)?;
+                if multi {
+                    for mut program in open.object().progs_mut() {
+                        program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+                    }
+                }
+                AgentPrograms::Kernel(KernelPrograms::load(open, RECORDS, take)?)
+            }
+            Space::User => {
+                let programs = ProcessPrograms::load("sslsniff", &choice, RECORDS, take)?;
+                AgentPrograms::Processes(programs)
+            }
+        };
+        Ok(Sniffer {
+            programs,
+            multi,
+            functions: BTreeMap::new(),
+        })
     }
 
     /// Attaches them to a library, or a program that contains it, for one process. `false`: it has no
     /// `SSL_read` or no `SSL_write` that can be found.
     pub fn attach(&mut self, process: u32, library: &Path) -> Result<bool> {
-        match &mut self.0 {
-            Way::Kernel(sniffer) => sniffer.attach(process, library),
-            Way::User(sniffer) => sniffer.attach(process, library),
+        match &mut self.programs {
+            AgentPrograms::Kernel(programs) => {
+                library::uprobes(programs, self.multi, process, library)
+            }
+            AgentPrograms::Processes(programs) => {
+                let key = (process, library.to_owned());
+                if !self.functions.contains_key(&key) {
+                    let functions = library::functions(process, library)?;
+                    self.functions.insert(key.clone(), functions);
+                }
+                match library::places(&self.functions[&key]) {
+                    Some(places) => programs.attach(process, &places).map(|()| true),
+                    None => Ok(false),
+                }
+            }
         }
     }
 
     /// Detaches them from everything.
     pub fn detach(&mut self) -> Result<()> {
-        match &mut self.0 {
-            Way::Kernel(sniffer) => sniffer.detach(),
-            Way::User(sniffer) => return sniffer.detach(),
-        }
-        Ok(())
+        self.programs.detach()
     }
 
     /// Takes the records that are there. They come without waking anybody.
     pub fn take(&mut self) -> Result<()> {
-        match &mut self.0 {
-            Way::Kernel(sniffer) => sniffer.take(),
-            Way::User(sniffer) => sniffer.take(),
-        }
+        self.programs.take()
     }
 
     /// Calls that began and have not returned, as far as the programs know; none where nothing is captured.
     pub fn under_way(&self) -> Result<usize> {
-        match &self.0 {
-            Way::Kernel(sniffer) => Ok(sniffer.under_way()),
-            Way::User(sniffer) => sniffer.under_way(),
-        }
+        self.programs.entries("calls")
     }
 
     /// Returns the counts since they were loaded.
     pub fn counts(&self) -> Result<SslCounts> {
-        match &self.0 {
-            Way::Kernel(sniffer) => sniffer.counts(),
-            Way::User(sniffer) => sniffer.counts(),
+        let mut all = SslCounts {
+            missed: self.programs.missed(),
+            ..SslCounts::default()
+        };
+        for one in self.programs.counts::<types::sslsniff_counts>("counts")? {
+            all.hits += one.hits;
+            for (direction, moved) in [&mut all.read, &mut all.written].into_iter().enumerate() {
+                moved.calls += one.calls[direction];
+                moved.bytes += one.bytes[direction];
+                moved.lost += one.lost[direction];
+            }
         }
-    }
-}
-
-/// Adds what one CPU, or one thread, counted.
-fn add_counts(all: &mut SslCounts, one: &[u8]) {
-    let Some(one) = plain::read::<types::sslsniff_counts>(one) else {
-        return;
-    };
-    all.hits += one.hits;
-    for (direction, moved) in [&mut all.read, &mut all.written].into_iter().enumerate() {
-        moved.calls += one.calls[direction];
-        moved.bytes += one.bytes[direction];
-        moved.lost += one.lost[direction];
+        Ok(all)
     }
 }
 

@@ -6,39 +6,36 @@ mod request;
 
 use std::{cell::RefCell, collections::HashMap, fs, mem, rc::Rc, thread, time::Duration};
 
-use libbpf_rs::{
-    Link, MapCore as _, MapFlags, RingBuffer,
-    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
-};
+use libbpf_rs::{MapCore as _, RingBuffer};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    l7, lockdown, mapping, maps, mount,
-    object::{OwnedSkeleton, choose},
+    l7, lockdown, mount,
+    object::OpenNamed,
     plain,
     skel::stack::types::{unwind_node, unwind_state},
-    skel::stack_counter::{
-        StackCounterSkel, StackCounterSkelBuilder,
-        types::{stack_counter_counts, stack_counter_event},
-    },
+    skel::stack_counter::types::{stack_counter_counts, stack_counter_event},
     stats::RunStats,
-    unwind::{
-        Generation, KernelSymbols, RuleTable, Unwinder, attach_to_modules, is_of_modules,
-        modules_are_changing,
-    },
+    unwind::{Generation, RuleTable, StackObject, Unwinder, note_modules, stack_program},
 };
 
 pub use outcome::{StackCount, StackEnd, StackReport, StackTotals};
 pub use request::{DEEPEST, StackEvent, StackFilter, StackMode};
 
 /// See `bpf/stack_counter.h`.
-const MODE_COUNT: u32 = 0;
-const MODE_EVENTS: u32 = 1;
-const MODE_HELPER: u32 = 2;
+const MODE_COUNT: u64 = 0;
+const MODE_EVENTS: u64 = 1;
+const MODE_HELPER: u64 = 2;
 const COMM: usize = 16;
+
+/// Maps of the kernel's helper.
+const STACK_IDS: &str = "stack_ids";
+const ID_COUNTS: &str = "id_counts";
+
+const STATES: &str = "unwind_states";
 
 /// Reasons for the end of a walk: `enum unwind_end`.
 const ENDED_DEEP: u32 = 0;
@@ -50,10 +47,6 @@ const RECORDS_AT_ONCE: usize = 1 << 16;
 /// Leaves whose addresses are kept at most, so that a frequent stack is read once.
 const PATHS_KEPT: usize = 1 << 14;
 
-/// Most times that the rules are not read anew because a module is being loaded or unloaded. One that hangs there must
-/// not make all stacks stale for ever.
-const MOST_WAITS: u32 = 50;
-
 /// A record of the ring buffer: its head, and the addresses behind it.
 type Record = (stack_counter_event, Vec<u64>);
 
@@ -62,20 +55,16 @@ pub struct StackCounter {
     held: Vec<(&'static str, MethodAttachment)>,
     /// Names of the programs that take stacks.
     programs: Vec<&'static str>,
-    _modules: Vec<Link>,
-    /// Times that the rules were not read anew since modules came or went.
-    waits: u32,
     mode: StackMode,
     heard: Rc<RefCell<Vec<Record>>>,
     ring: RingBuffer<'static>,
-    unwinder: Option<Unwinder>,
     /// Whole stacks that had no room in the tree: how often each came, by addresses and generation.
     whole: HashMap<(Rc<[u64]>, Generation), u64>,
     /// Addresses and generations of leaves that were reported lately.
     paths: HashMap<u32, (Rc<[u64]>, Generation)>,
     /// Events missed until the programs were detached.
     missed: Option<Option<u64>>,
-    skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
+    stacks: StackObject,
 }
 
 impl StackCounter {
@@ -102,95 +91,44 @@ impl StackCounter {
         filter: &StackFilter,
         rules: Option<&RuleTable>,
     ) -> Result<Self> {
-        let Some((first_method, first_event)) = events.first() else {
+        let Some((method, event)) = events.first() else {
             return Err(Error::Refused("no event was named".to_owned()));
         };
-        let mut sized = Ok(());
-        let skeleton = OwnedSkeleton::new("stack_counter", |storage| {
-            let mut open = StackCounterSkelBuilder::default().open(storage)?;
-            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
-                chosen.mode = match mode {
-                    StackMode::Count => MODE_COUNT,
-                    StackMode::Events => MODE_EVENTS,
-                    StackMode::Helper => MODE_HELPER,
-                };
-                chosen.depth = filter.depth.min(DEEPEST);
-                chosen.process = filter.process.unwrap_or(0);
-                // This process's own events would never end, so they count only where it alone is asked for.
-                let own = std::process::id();
-                chosen.own = if filter.process == Some(own) { 0 } else { own };
-                if let Some((device, inode)) = l7::namespace() {
-                    (chosen.namespace_device, chosen.namespace_inode) = (device, inode);
-                }
-                let command = filter.command.as_deref().unwrap_or_default();
-                for (place, byte) in chosen.comm.iter_mut().zip(command.bytes().take(COMM - 1)) {
-                    *place = byte as _;
-                }
+        let mut open = OpenNamed::open("stack_counter")?;
+        set_up(&mut open, mode, filter)?;
+        let mut programs = Vec::new();
+        for (method, _) in events {
+            let name = stack_program(*method)?;
+            if !programs.contains(&name) {
+                open.with(name)?;
+                programs.push(name);
             }
-            let object = open.open_object_mut();
-            let used = |name: &str| {
-                events
-                    .iter()
-                    .any(|(method, _)| program(*method).is_ok_and(|one| one == name))
-            };
-            choose(object, |name| used(name) || is_of_modules(name));
-            for mut one in object.progs_mut() {
-                if program(*first_method).is_ok_and(|name| one.name() == name) {
-                    first_method.aim(&mut one, first_event)?;
-                }
-            }
-            // 67 MB, which the verifier knows are unused in the other modes.
-            for mut map in object.maps_mut() {
-                if ["stack_ids", "id_counts"]
-                    .iter()
-                    .any(|name| map.name() == *name)
-                {
-                    map.set_autocreate(mode == StackMode::Helper)?;
-                }
-                // The helper's stacks are as long as the map has room for.
-                if map.name() == "stack_ids" {
-                    map.set_value_size(filter.depth.min(DEEPEST) * 8)?;
-                }
-            }
-            if let Some(rules) = rules {
-                sized = Unwinder::size(object, rules);
-            }
-            open.load()
-        })
-        .map_err(|error| first_method.explain_load(first_event, error))?;
-        sized?;
+        }
+        note_modules(&mut open)?;
+        let stacks = StackObject::load(open, (*method, event), rules)?;
         let heard = Rc::new(RefCell::new(Vec::new()));
         let events_heard = Rc::clone(&heard);
-        let ring = maps::ring(&skeleton.maps.reports, "reports", move |record| {
+        let ring = stacks.object.ring("reports", move |record| {
             events_heard.borrow_mut().extend(parse(record));
         })?;
-        let unwinder = rules.map(|rules| Unwinder::fill(skeleton.object(), rules));
-        let mut counter = StackCounter {
-            held: Vec::new(),
-            programs: Vec::new(),
-            _modules: Vec::new(),
-            waits: 0,
+        let mut tools = Toolbox::default();
+        let attach = |(method, event): &StackEvent| {
+            let name = stack_program(*method)?;
+            let program = stacks.object.program(name)?;
+            let held = MethodAttachment::attach(*method, &program, event, &mut tools)?;
+            Ok((name, held))
+        };
+        Ok(StackCounter {
+            held: events.iter().map(attach).collect::<Result<_>>()?,
+            programs,
             mode,
             heard,
             ring,
-            unwinder: unwinder.transpose()?,
             whole: HashMap::new(),
             paths: HashMap::new(),
             missed: None,
-            skeleton,
-        };
-        counter._modules = attach_to_modules(|name| counter.skeleton.program(name));
-        let mut tools = Toolbox::default();
-        for (method, event) in events {
-            let name = program(*method)?;
-            let loaded = counter.skeleton.program(name)?;
-            let held = MethodAttachment::attach(*method, &loaded, event, &mut tools)?;
-            counter.held.push((name, held));
-            if !counter.programs.contains(&name) {
-                counter.programs.push(name);
-            }
-        }
-        Ok(counter)
+            stacks,
+        })
     }
 
     /// Returns reports that came; waits `patience` where none is there. Not all that are there, where they are very
@@ -234,7 +172,7 @@ impl StackCounter {
         if self.paths.len() > PATHS_KEPT {
             self.paths.clear();
         }
-        let (addresses, generation) = match &self.unwinder {
+        let (addresses, generation) = match &self.stacks.unwinder {
             // It had no room in the tree from its leaf on.
             Some(unwinder) if !whole.is_empty() => (whole.into(), unwinder.generation(leaf)),
             Some(unwinder) => {
@@ -268,19 +206,7 @@ impl StackCounter {
     ///
     /// Where the rules can't be read, or have no room.
     pub fn refresh(&mut self) -> Result<bool> {
-        let Some(unwinder) = &mut self.unwinder else {
-            return Ok(false);
-        };
-        let Some(changes) = unwinder.changes() else {
-            return Ok(false);
-        };
-        if modules_are_changing() && self.waits < MOST_WAITS {
-            self.waits += 1;
-            return Ok(false);
-        }
-        self.waits = 0;
-        unwinder.write(&RuleTable::read(&KernelSymbols::read()?)?, changes)?;
-        Ok(true)
+        self.stacks.refresh(true)
     }
 
     /// Returns true if modules came or went since the rules were read; for the helper's stacks, since the programs were
@@ -290,15 +216,14 @@ impl StackCounter {
     ///
     /// Where the map can't be read.
     pub fn modules_changed(&self) -> Result<bool> {
-        match &self.unwinder {
+        match &self.stacks.unwinder {
             Some(unwinder) => Ok(unwinder.changes().is_some()),
             None => Ok(self.state()?.changes != 0),
         }
     }
 
     fn state(&self) -> Result<unwind_state> {
-        let value = (self.skeleton.maps.unwind_states).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let value = value.map_err(map_failed("unwind_states", "reading it"))?;
+        let value = self.stacks.object.value(STATES, &0u32.to_ne_bytes())?;
         Ok(plain::read(&value.unwrap_or_default()).unwrap_or_default())
     }
 
@@ -310,7 +235,7 @@ impl StackCounter {
     pub fn detach(&mut self) -> Result<()> {
         self.missed = Some(self.read_missed()?);
         self.held.clear();
-        self._modules.clear();
+        self.stacks.detach_from_modules();
         // Programs run as RCU readers. Where it is refused (nohz_full), closing links and reading maps takes longer than
         // a program runs.
         let _ = membarrier(MembarrierCommand::Global);
@@ -320,13 +245,13 @@ impl StackCounter {
     fn read_missed(&mut self) -> Result<Option<u64>> {
         let mut missed = Some(0);
         for (name, held) in &mut self.held {
-            let one = held.missed(&self.skeleton.program(name)?)?;
+            let one = held.missed(&self.stacks.object.program(name)?)?;
             missed = missed.zip(one).map(|(sum, one)| sum + one);
         }
         // Each attachment has counted what its program missed at all of them.
         for name in &self.programs {
             let attached = self.held.iter().filter(|(one, _)| one == name).count() as u64;
-            let by_program = RunStats::read(&self.skeleton.program(name)?)?.recursion_misses;
+            let by_program = RunStats::read(&self.stacks.object.program(name)?)?.recursion_misses;
             let twice = by_program * attached.saturating_sub(1);
             missed = missed.map(|sum: u64| sum.saturating_sub(twice));
         }
@@ -340,15 +265,13 @@ impl StackCounter {
     /// Where the maps can't be read.
     pub fn totals(&mut self) -> Result<StackTotals> {
         let mut totals = StackTotals {
-            losses: self
-                .unwinder
+            losses: (self.stacks.unwinder)
                 .as_ref()
                 .map(Unwinder::losses)
                 .unwrap_or_default(),
             ..StackTotals::default()
         };
-        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
-            let count: stack_counter_counts = plain::read(&value).unwrap_or_default();
+        for count in (self.stacks.object).of_cpus::<stack_counter_counts>("counts")? {
             totals.events += count.events;
             totals.counted += count.counted;
             totals.reported += count.reported;
@@ -359,7 +282,7 @@ impl StackCounter {
             None => self.read_missed()?,
         };
         for name in &self.programs {
-            let stats = RunStats::read(&self.skeleton.program(name)?)?;
+            let stats = RunStats::read(&self.stacks.object.program(name)?)?;
             totals.runs += stats.run_cnt;
             totals.run_ns += stats.run_time_ns;
         }
@@ -372,7 +295,7 @@ impl StackCounter {
     ///
     /// Where the maps can't be read.
     pub fn stacks(&self) -> Result<Vec<StackCount>> {
-        let Some(unwinder) = &self.unwinder else {
+        let Some(unwinder) = &self.stacks.unwinder else {
             return self.stacks_of_helper();
         };
         let of_tree = unwinder.stacks().into_iter().filter_map(|stack| {
@@ -396,20 +319,15 @@ impl StackCounter {
     }
 
     fn stacks_of_helper(&self) -> Result<Vec<StackCount>> {
-        let counts = &self.skeleton.maps.id_counts;
-        let ids = &self.skeleton.maps.stack_ids;
+        let object = &self.stacks.object;
         // Nothing says when each came.
         let generation = Generation {
             rules: 0,
             is_stale: self.modules_changed()?,
         };
         let mut stacks = Vec::new();
-        for id in counts.keys() {
-            let read = |map: &libbpf_rs::MapMut<'_>, name| {
-                let value = map.lookup(&id, MapFlags::ANY);
-                value.map_err(map_failed(name, "reading it"))
-            };
-            let (count, stack) = (read(counts, "id_counts")?, read(ids, "stack_ids")?);
+        for id in object.map(ID_COUNTS)?.keys() {
+            let (count, stack) = (object.value(ID_COUNTS, &id)?, object.value(STACK_IDS, &id)?);
             let words = stack.unwrap_or_default();
             let words = words.chunks_exact(8).filter_map(plain::read::<u64>);
             stacks.push(StackCount {
@@ -428,23 +346,54 @@ impl StackCounter {
     /// Where the map can't be written.
     #[doc(hidden)]
     pub fn leave_nodes(&self, free: u32) -> Result<()> {
-        let states = &self.skeleton.maps.unwind_states;
+        let object = &self.stacks.object;
         let mut state = self.state()?;
-        let nodes = u64::from(self.skeleton.maps.unwind_nodes.value_size());
+        let nodes = u64::from(object.map("unwind_nodes")?.value_size());
         state.used = nodes / size_of::<unwind_node>() as u64 - u64::from(free);
-        maps::put(states, "unwind_states", &0u32, &state)
+        object.put(STATES, &0u32, &state)
     }
 
     /// Nodes of the tree that are in use; 0 where the helper takes the stacks.
     pub fn nodes(&self) -> u64 {
-        self.unwinder.as_ref().map_or(0, Unwinder::nodes_used)
+        let unwinder = self.stacks.unwinder.as_ref();
+        unwinder.map_or(0, Unwinder::nodes_used)
     }
 
     /// Memory that the kernel accounts for the maps, in bytes.
     pub fn kernel_bytes(&self) -> u64 {
-        let maps = self.skeleton.object().maps();
-        maps.map(|map| mapping::memlock(&map)).sum()
+        self.stacks.object.kernel_bytes()
     }
+}
+
+/// Writes into an open object what is done with stacks, and whose they are.
+fn set_up(open: &mut OpenNamed, mode: StackMode, filter: &StackFilter) -> Result<()> {
+    let depth = filter.depth.min(DEEPEST);
+    // This process's own events would never end, so they count only where it alone is asked for.
+    let own = Some(std::process::id()).filter(|own| filter.process != Some(*own));
+    let (device, inode) = l7::namespace().unwrap_or_default();
+    let mode_code = match mode {
+        StackMode::Count => MODE_COUNT,
+        StackMode::Events => MODE_EVENTS,
+        StackMode::Helper => MODE_HELPER,
+    };
+    for (constant, value) in [
+        ("mode", mode_code),
+        ("depth", depth.into()),
+        ("process", filter.process.unwrap_or(0).into()),
+        ("own", own.unwrap_or(0).into()),
+        ("namespace_device", device),
+        ("namespace_inode", inode),
+    ] {
+        open.set(constant, value)?;
+    }
+    let command = filter.command.as_deref().unwrap_or_default().as_bytes();
+    open.set_bytes("comm", &command[..command.len().min(COMM - 1)])?;
+    // 67 MB, which the verifier knows are unused in the other modes.
+    for map in [STACK_IDS, ID_COUNTS] {
+        open.change_map(map, |map| map.set_autocreate(mode == StackMode::Helper))?;
+    }
+    // The helper's stacks are as long as the map has room for.
+    open.change_map(STACK_IDS, |map| map.set_value_size(depth * 8))
 }
 
 fn parse(record: &[u8]) -> Option<Record> {
@@ -471,17 +420,4 @@ pub fn tracepoints() -> Vec<String> {
 /// Returns true if lockdown forbids reading the kernel's memory, and so its stacks.
 pub fn is_locked_down() -> bool {
     lockdown::forbids_looking()
-}
-
-fn program(method: AttachMethod) -> std::result::Result<&'static str, Error> {
-    match method {
-        AttachMethod::RawTp => Ok("on_raw_tp"),
-        AttachMethod::Tracepoint => Ok("on_tracepoint"),
-        AttachMethod::Kprobe | AttachMethod::KprobeInt3 => Ok("on_kprobe"),
-        AttachMethod::Fentry => Ok("on_fentry"),
-        other => Err(Error::Refused(format!(
-            "stacks are not taken at a {}",
-            other.attach()
-        ))),
-    }
 }

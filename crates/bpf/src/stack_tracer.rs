@@ -3,21 +3,17 @@
 
 use std::{thread::sleep, time::Duration};
 
-use libbpf_rs::{
-    Link, RingBuffer,
-    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
-};
+use libbpf_rs::RingBuffer;
 
 use crate::{
     attach::{AttachMethod, Counter, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    maps,
-    object::{OwnedSkeleton, choose},
-    plain,
-    skel::stack_tracer::{StackTracerSkel, StackTracerSkelBuilder, types::stack_tracer_counts},
+    object::OpenNamed,
+    skel::stack_tracer::types::stack_tracer_counts,
     unwind::{
-        KernelSymbols, RuleTable, Unwinder, attach_to_modules, is_of_modules, read_addresses,
+        KernelSymbols, RuleTable, StackObject, Unwinder, note_modules, read_addresses,
+        stack_program,
     },
 };
 
@@ -67,15 +63,13 @@ pub struct TracedStacks {
 /// A program that takes stacks. It is loaded once, and attached and detached many times.
 pub struct StackTracer {
     held: Option<MethodAttachment>,
-    _modules: Vec<Link>,
     method: AttachMethod,
     event: String,
     /// Counts of the tree, and all others, before it was attached.
     before: TracedStacks,
     ring: RingBuffer<'static>,
-    unwinder: Option<Unwinder>,
     tools: Toolbox,
-    skeleton: OwnedSkeleton<StackTracerSkel<'static>>,
+    stacks: StackObject,
 }
 
 impl StackTracer {
@@ -114,75 +108,46 @@ impl StackTracer {
         (walker, delivery): (StackWalker, StackDelivery),
         mut take: impl FnMut(&[u64]) + 'static,
     ) -> Result<Self> {
-        let name = program(method)?;
         if (walker, delivery) == (StackWalker::Helper, StackDelivery::Count) {
             return Err(Error::Refused(
                 "the helper has no tree to count stacks in".to_owned(),
             ));
         }
-        let rules = match walker {
-            StackWalker::Helper => None,
-            StackWalker::Manual => Some(RuleTable::read(&KernelSymbols::read()?)?),
+        let mut open = OpenNamed::open("stack_tracer")?;
+        let (walker_code, rules) = match walker {
+            StackWalker::Helper => (0, None),
+            StackWalker::Manual => (1, Some(RuleTable::read(&KernelSymbols::read()?)?)),
         };
-        let mut sized = Ok(());
-        let skeleton = OwnedSkeleton::new("stack_tracer", |storage| {
-            let mut open = StackTracerSkelBuilder::default().open(storage)?;
-            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
-                chosen.walker = match walker {
-                    StackWalker::Helper => 0,
-                    StackWalker::Manual => 1,
-                };
-                chosen.delivery = match delivery {
-                    StackDelivery::Drop => 0,
-                    StackDelivery::Ring => 1,
-                    StackDelivery::Count => 2,
-                };
+        let delivery_code = match delivery {
+            StackDelivery::Drop => 0,
+            StackDelivery::Ring => 1,
+            StackDelivery::Count => 2,
+        };
+        open.set("walker", walker_code)?;
+        open.set("delivery", delivery_code)?;
+        if rules.is_some() {
+            note_modules(&mut open)?;
+        } else {
+            // The verifier sees that the helper's program does not use them.
+            for map in Unwinder::MAPS {
+                open.change_map(map, |map| map.set_autocreate(false))?;
             }
-            let object = open.open_object_mut();
-            choose(object, |one| {
-                one == name || (rules.is_some() && is_of_modules(one))
-            });
-            for mut one in object.progs_mut() {
-                if one.name() == name {
-                    method.aim(&mut one, event)?;
-                }
-            }
-            match &rules {
-                Some(rules) => sized = Unwinder::size(object, rules),
-                // The verifier sees that the helper's program does not use them.
-                None => {
-                    for mut map in object.maps_mut() {
-                        if Unwinder::MAPS.iter().any(|name| map.name() == *name) {
-                            map.set_autocreate(false)?;
-                        }
-                    }
-                }
-            }
-            open.load()
-        })
-        .map_err(|error| method.explain_load(event, error))?;
-        sized?;
+        }
+        let stacks = StackObject::load(open, (method, event), rules.as_ref())?;
         let mut addresses = Vec::new();
-        let ring = maps::ring(&skeleton.maps.records, "records", move |record| {
+        let ring = stacks.object.ring("records", move |record| {
             read_addresses(record, &mut addresses);
             take(&addresses);
         })?;
-        let unwinder = rules.map(|rules| Unwinder::fill(skeleton.object(), &rules));
-        let mut tracer = StackTracer {
+        Ok(StackTracer {
             held: None,
-            _modules: Vec::new(),
             method,
             event: event.to_owned(),
             before: TracedStacks::default(),
             ring,
-            unwinder: unwinder.transpose()?,
             tools: Toolbox::default(),
-            skeleton,
-        };
-        if tracer.unwinder.is_some() {
-            tracer._modules = attach_to_modules(|name| tracer.skeleton.program(name));
-        }
-        Ok(tracer)
+            stacks,
+        })
     }
 
     /// Attaches it.
@@ -192,9 +157,9 @@ impl StackTracer {
     /// Where it can't be attached, or the rules of modules that came meanwhile can't be read.
     pub fn attach(&mut self) -> Result<()> {
         self.held = None;
-        self.refresh()?;
+        self.stacks.refresh(false)?;
         let mut before = self.sum()?;
-        let program = self.skeleton.program(program(self.method)?)?;
+        let program = self.stacks.object.program(stack_program(self.method)?)?;
         let held = MethodAttachment::attach(self.method, &program, &self.event, &mut self.tools)?;
         before.missed = self.held.insert(held).missed(&program)?.unwrap_or(0);
         self.before = before;
@@ -221,7 +186,7 @@ impl StackTracer {
         let Some(mut held) = self.held.take() else {
             return Err(Error::NotLoaded("stack_tracer is off, and so".to_owned()));
         };
-        let program = self.skeleton.program(program(self.method)?)?;
+        let program = self.stacks.object.program(stack_program(self.method)?)?;
         let missed = held.missed(&program)?.unwrap_or(0);
         drop(held);
         let mut sum = self.sum()?;
@@ -238,7 +203,7 @@ impl StackTracer {
 
     /// Stacks that were counted since it was loaded, as addresses, the innermost first.
     pub fn stacks(&self) -> Vec<(Vec<u64>, u64)> {
-        let Some(unwinder) = &self.unwinder else {
+        let Some(unwinder) = &self.stacks.unwinder else {
             return Vec::new();
         };
         let stacks = unwinder.stacks().into_iter();
@@ -248,27 +213,16 @@ impl StackTracer {
             .collect()
     }
 
-    /// Reads the rules anew where modules came or went.
-    fn refresh(&mut self) -> Result<()> {
-        if let Some(unwinder) = &mut self.unwinder
-            && let Some(changes) = unwinder.changes()
-        {
-            unwinder.write(&RuleTable::read(&KernelSymbols::read()?)?, changes)?;
-        }
-        Ok(())
-    }
-
     /// Sums what all CPUs have counted since it was loaded.
     fn sum(&self) -> Result<TracedStacks> {
         let mut sum = TracedStacks::default();
-        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
-            let count: stack_tracer_counts = plain::read(&value).unwrap_or_default();
+        for count in (self.stacks.object).of_cpus::<stack_tracer_counts>("counts")? {
             sum.events += count.events;
             sum.delivered += count.delivered;
             sum.lost += count.lost;
             sum.frames += count.frames;
         }
-        if let Some(unwinder) = &self.unwinder {
+        if let Some(unwinder) = &self.stacks.unwinder {
             sum.stale = unwinder.losses().stale;
         }
         for (addresses, count) in self.stacks() {
@@ -291,16 +245,5 @@ impl TracedStacks {
             in_tree: self.in_tree.saturating_sub(before.in_tree),
             stale: self.stale.saturating_sub(before.stale),
         }
-    }
-}
-
-fn program(method: AttachMethod) -> Result<&'static str> {
-    match method {
-        AttachMethod::RawTp => Ok("on_raw_tp"),
-        AttachMethod::Kprobe | AttachMethod::KprobeInt3 => Ok("on_kprobe"),
-        other => Err(Error::Refused(format!(
-            "stacks are not taken at a {}",
-            other.attach()
-        ))),
     }
 }

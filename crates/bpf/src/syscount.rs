@@ -3,21 +3,19 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use libbpf_rs::{
-    MapCore, MapFlags, RingBuffer,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::{MapCore as _, RingBuffer};
 
 use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    maps,
-    object::OwnedSkeleton,
+    object::{NamedObject, OpenNamed},
     plain,
-    skel::syscount::{SyscountSkel, SyscountSkelBuilder},
-    timing::store,
 };
+
+/// Programs.
+const ON_ENTER: &str = "on_enter";
+const ON_EXIT: &str = "on_exit";
 
 const ENTER: &str = "raw_syscalls:sys_enter";
 const EXIT: &str = "raw_syscalls:sys_exit";
@@ -78,8 +76,8 @@ struct RingSums {
 impl RingSums {
     /// Sums a call where its process is one that counts.
     fn take(&mut self, call: &[u8]) {
-        let fields = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
-        if let Some(([process, number], [ns])) = fields
+        let fields = plain::read::<[u32; 2]>(call).zip(call.get(8..).and_then(plain::read::<u64>));
+        if let Some(([process, number], ns)) = fields
             && self.picked.contains(&process)
         {
             let sum = self.sums.entry(SyscallKey { process, number }).or_default();
@@ -96,7 +94,7 @@ pub struct Syscount {
     filter: Filter,
     heard: Rc<RefCell<RingSums>>,
     ring: RingBuffer<'static>,
-    skeleton: OwnedSkeleton<SyscountSkel<'static>>,
+    object: NamedObject,
 }
 
 impl Syscount {
@@ -107,20 +105,19 @@ impl Syscount {
 
     /// Loads the programs.
     pub fn load(filter: Filter) -> Result<Self> {
-        let skeleton = OwnedSkeleton::new("syscount", |storage| {
-            let mut open = SyscountSkelBuilder::default().open(storage)?;
-            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
-                chosen.filter = match filter {
-                    Filter::Kernel => 0,
-                    Filter::User => 1,
-                    Filter::All => 2,
-                };
-            }
-            open.load()
-        })?;
+        let mut open = OpenNamed::open("syscount")?;
+        open.set(
+            "filter",
+            match filter {
+                Filter::Kernel => 0,
+                Filter::User => 1,
+                Filter::All => 2,
+            },
+        )?;
+        let object = open.load()?;
         let heard = Rc::new(RefCell::new(RingSums::default()));
         let sums = Rc::clone(&heard);
-        let ring = maps::ring(&skeleton.maps.calls, "calls", move |call| {
+        let ring = object.ring("calls", move |call| {
             sums.borrow_mut().take(call);
         })?;
         Ok(Syscount {
@@ -128,7 +125,7 @@ impl Syscount {
             filter,
             heard,
             ring,
-            skeleton,
+            object,
         })
     }
 
@@ -137,29 +134,20 @@ impl Syscount {
         self.held = None;
         self.clear()?;
         let picked = &processes[..processes.len().min(MOST_PROCESSES)];
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            for (place, process) in bss.filter_pids.iter_mut().zip(picked) {
-                store(place, *process);
-            }
-            store(&mut bss.filter_count, picked.len() as u32);
-        }
+        let globals = &mut self.object.globals;
+        globals.set_bytes("filter_pids", plain::bytes_of_slice(picked))?;
+        globals.set("filter_count", picked.len() as u64)?;
         *self.heard.borrow_mut() = RingSums {
             picked: picked.to_vec(),
             sums: BTreeMap::new(),
         };
-        let programs = &self.skeleton.progs;
-        let exit = MethodAttachment::attach(
-            AttachMethod::Tracepoint,
-            &programs.on_exit,
-            EXIT,
-            &mut Toolbox::default(),
-        )?;
-        let enter = MethodAttachment::attach(
-            AttachMethod::Tracepoint,
-            &programs.on_enter,
-            ENTER,
-            &mut Toolbox::default(),
-        )?;
+        let attach = |name, event| {
+            let program = self.object.program(name)?;
+            let (method, tools) = (AttachMethod::Tracepoint, &mut Toolbox::default());
+            MethodAttachment::attach(method, &program, event, tools)
+        };
+        let exit = attach(ON_EXIT, EXIT)?;
+        let enter = attach(ON_ENTER, ENTER)?;
         self.held = Some((enter, exit));
         Ok(())
     }
@@ -176,10 +164,9 @@ impl Syscount {
         let Some((mut enter, mut exit)) = self.held.take() else {
             return Err(Error::NotLoaded("syscount is off, and so".to_owned()));
         };
-        let programs = &self.skeleton.progs;
         let passed_over = [
-            enter.missed(&programs.on_enter)?,
-            exit.missed(&programs.on_exit)?,
+            enter.missed(&self.object.program(ON_ENTER)?)?,
+            exit.missed(&self.object.program(ON_EXIT)?)?,
         ];
         let passed_over: u64 = passed_over.into_iter().flatten().sum();
         drop((enter, exit));
@@ -202,46 +189,29 @@ impl Syscount {
     }
 
     fn sums(&self) -> Result<BTreeMap<SyscallKey, SyscallSum>> {
-        let map = &self.skeleton.maps.sums;
         let read = |key: Vec<u8>| -> Result<Option<(SyscallKey, SyscallSum)>> {
-            let value = map
-                .lookup(&key, MapFlags::ANY)
-                .map_err(map_failed("sums", "reading it"))?;
-            Ok(value.and_then(|value| {
-                let [process, number] = words(&key)?;
-                let [calls, ns] = words(&value)?;
+            Ok(self.object.value("sums", &key)?.and_then(|value| {
+                let [process, number] = plain::read(&key)?;
+                let [calls, ns] = plain::read(&value)?;
                 Some((SyscallKey { process, number }, SyscallSum { calls, ns }))
             }))
         };
-        map.keys().filter_map(|key| read(key).transpose()).collect()
+        let sums = self.object.map("sums")?;
+        let keys = sums.keys();
+        keys.filter_map(|key| read(key).transpose()).collect()
     }
 
     /// Resets all counts, and forgets calls that were under way when it was detached.
     fn clear(&mut self) -> Result<()> {
-        maps::empty(&self.skeleton.maps.start, "start")?;
-        maps::empty(&self.skeleton.maps.sums, "sums")?;
-        let runs = &self.skeleton.maps.runs;
-        maps::fill_cpus(runs, "runs", maps::of_cpus(runs, "runs")?, 0)
+        self.object.empty("start")?;
+        self.object.empty("sums")?;
+        self.object.fill_cpus("runs", 0)
     }
 
     /// Entered, left and lost, over all CPUs.
     fn runs(&self) -> Result<[u64; 3]> {
-        let values = maps::of_cpus(&self.skeleton.maps.runs, "runs")?;
-        let mut all = [0; 3];
-        for value in values.iter().filter_map(|value| words::<u64, 3>(value)) {
-            for (sum, one) in all.iter_mut().zip(value) {
-                *sum += one;
-            }
-        }
-        Ok(all)
+        let values = self.object.of_cpus::<[u64; 3]>("runs")?;
+        let add = |all: [u64; 3], one: [u64; 3]| [0, 1, 2].map(|place| all[place] + one[place]);
+        Ok(values.into_iter().fold([0; 3], add))
     }
-}
-
-/// The first words of some bytes.
-fn words<T: plain::Plain + Default, const N: usize>(bytes: &[u8]) -> Option<[T; N]> {
-    let mut words = [T::default(); N];
-    for (place, word) in words.iter_mut().enumerate() {
-        *word = plain::read(bytes.get(place * size_of::<T>()..)?)?;
-    }
-    Some(words)
 }

@@ -15,21 +15,17 @@
 //! # }
 //! ```
 
-#![allow(unsafe_code)]
-
 use std::{cell::Cell, ptr::NonNull, rc::Rc};
 
 use libbpf_rs::{
-    AsRawLibbpf as _, Btf, Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenMapMut,
-    OpenProgramMut, ProgramMut, RingBuffer, RingBufferBuilder,
+    AsRawLibbpf as _, Btf, Map, MapCore, MapFlags, MapType, Object, ProgramMut, RingBuffer,
+    RingBufferBuilder,
     libbpf_sys::{BPF_F_ZERO_SEED, bpf_object},
 };
 
 use crate::{
-    error::{Error, Result, lacks, no_area},
-    globals::{Globals, GlobalsLayout},
-    mapping,
-    object::{last_log, listen, object_bytes},
+    error::{Result, lacks, no_area},
+    object::{NamedObject, OpenNamed, load_failed},
     run::{self, TestRun},
     timing::{self, Loop, Observation, Request},
     unwind::{RuleTable, Unwinder},
@@ -40,8 +36,7 @@ use crate::{
 pub struct OpenObject {
     name: &'static str,
     looping: Loop,
-    object: libbpf_rs::OpenObject,
-    layout: GlobalsLayout,
+    object: OpenNamed,
 }
 
 /// Differences of a map from its definition.
@@ -58,31 +53,18 @@ pub struct MapOverrides {
 impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
-        let bytes = object_bytes(name)?;
-        listen();
-        let failed = |source| failed(name, source);
-        let mut builder = ObjectBuilder::default();
-        let mut object = builder
-            .name(name)
-            .and_then(|builder| builder.open_memory(bytes))
-            .map_err(failed)?;
-        for mut map in object.maps_mut() {
+        let mut object = OpenNamed::open(name)?;
+        for mut map in object.object().maps_mut() {
             // Sections are maps too, with a dot in their names.
             if !map.name().to_string_lossy().contains('.') {
-                map.set_autocreate(false).map_err(failed)?;
+                map.set_autocreate(false)
+                    .map_err(|source| load_failed(name, source))?;
             }
         }
-        // SAFETY: an open object is a valid `bpf_object`, and the borrow ends before it is used again.
-        let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
-        let layout = match btf.map_err(failed)? {
-            Some(btf) => GlobalsLayout::from_btf(name, &btf),
-            None => return Err(no_area(name)),
-        };
         Ok(OpenObject {
             name,
             looping,
             object,
-            layout,
         })
     }
 
@@ -93,18 +75,13 @@ impl OpenObject {
 
     /// Has a program loaded, by its exact name.
     pub fn with(&mut self, program: &str) -> Result<()> {
-        let named = |one: &OpenProgramMut<'_>| one.name() == program;
-        let program_mut = self.object.progs_mut().find(named);
-        program_mut
-            .map(|mut program| program.set_autoload(true))
-            .ok_or_else(|| self.lacks("program", program))
+        self.object.with(program)
     }
 
     /// Has a map made, in this shape.
     pub fn map(&mut self, map: &str, shape: MapOverrides) -> Result<()> {
-        let mut found = self.open_map(map)?;
-        let flags = found.map_flags() | if shape.zero_seed { BPF_F_ZERO_SEED } else { 0 };
-        let mut shaped = || {
+        self.object.change_map(map, |found| {
+            let flags = found.map_flags() | if shape.zero_seed { BPF_F_ZERO_SEED } else { 0 };
             found.set_autocreate(true)?;
             found.set_map_flags(flags)?;
             if let Some(entries) = shape.max_entries {
@@ -114,28 +91,21 @@ impl OpenObject {
                 found.set_value_size(bytes)?;
             }
             Ok(())
-        };
-        shaped().map_err(|source| failed(self.name, source))
+        })
     }
 
     /// Has a map of maps made, of maps like `inner`.
     pub(crate) fn map_of_maps(&mut self, map: &str, inner: &impl MapCore) -> Result<()> {
         self.map(map, MapOverrides::default())?;
-        let set = self.open_map(map)?.set_inner_map_fd(inner.as_fd());
-        set.map_err(|source| failed(self.name, source))
+        self.object
+            .change_map(map, |map| map.set_inner_map_fd(inner.as_fd()))
     }
 
     /// Puts a map that is there already in the place of one.
     pub(crate) fn reuse(&mut self, map: &str, made: &impl MapCore) -> Result<()> {
         self.map(map, MapOverrides::default())?;
-        let reused = self.open_map(map)?.reuse_fd(made.as_fd());
-        reused.map_err(|source| failed(self.name, source))
-    }
-
-    fn open_map(&mut self, map: &str) -> Result<OpenMapMut<'_>> {
-        let missing = self.lacks("map", map);
-        let found = self.object.maps_mut().find(|one| one.name() == map);
-        found.ok_or(missing)
+        self.object
+            .change_map(map, |map| map.reuse_fd(made.as_fd()))
     }
 
     /// Has the maps of `unwind.bpf.h` made, with room for these rules.
@@ -143,23 +113,13 @@ impl OpenObject {
         for map in Unwinder::MAPS {
             self.map(map, MapOverrides::default())?;
         }
-        Unwinder::size(&mut self.object, rules)
+        Unwinder::size(self.object.object(), rules)
     }
 
     /// Gives a variable its first value: a constant (`const volatile`) has it for good, so that the
     /// verifier knows it.
     pub fn set(&mut self, variable: &str, value: u64) -> Result<()> {
-        let section = self.layout.section(variable)?;
-        for mut map in self.object.maps_mut() {
-            // The name of a section's map is the section's behind the object's.
-            if !map.name().to_string_lossy().ends_with(section) {
-                continue;
-            }
-            if let Some(bytes) = map.initial_value_mut() {
-                self.layout.initialise(variable, value, bytes)?;
-            }
-        }
-        Ok(())
+        self.object.set(variable, value)
     }
 
     /// Loads what was asked for.
@@ -168,34 +128,28 @@ impl OpenObject {
             name,
             looping,
             object,
-            layout,
         } = self;
-        listen();
-        let object = object.load().map_err(|source| failed(name, source))?;
+        let object = object.load()?;
+        if object.globals.get("timing_ops").is_err() {
+            return Err(no_area(name));
+        }
+        let records = Records::from_object(object.object());
         Ok(TimedObject {
             name,
             looping,
-            records: Records::from_object(&object).map_err(|source| failed(name, source))?,
-            globals: Globals::new(layout, &object)?,
+            records: records.map_err(|source| load_failed(name, source))?,
             object,
         })
     }
 
     /// Returns the object's types.
     pub(crate) fn btf(&self) -> Result<Btf<'_>> {
-        // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
-        let btf = Btf::from_bpf_object(unsafe { self.libbpf().as_ref() });
-        let btf = btf.map_err(|source| failed(self.name, source))?;
-        btf.ok_or_else(|| no_area(self.name))
+        self.object.types()
     }
 
     /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
-        self.object.as_libbpf_object()
-    }
-
-    fn lacks(&self, kind: &str, name: &str) -> Error {
-        lacks(self.name, &format!("{kind} {name}"))
+        self.object.libbpf()
     }
 }
 
@@ -205,8 +159,7 @@ pub struct TimedObject {
     name: &'static str,
     looping: Loop,
     records: Option<Records>,
-    globals: Globals,
-    object: Object,
+    object: NamedObject,
 }
 
 impl TimedObject {
@@ -217,13 +170,8 @@ impl TimedObject {
         request: &Request<'_>,
         packets: &[Vec<u8>],
     ) -> Result<Vec<Observation>> {
-        let program = loaded(&self.object, &timed_name(program, self.looping))?;
-        timing::batch(
-            &run::SharedProgram::new(&program)?,
-            &mut self.globals,
-            request,
-            packets,
-        )
+        let program = self.object.runnable(&timed_name(program, self.looping))?;
+        self.batch_of(&program, request, packets)
     }
 
     /// Times a batch of a program that is not the object's own, but uses its variables.
@@ -233,7 +181,7 @@ impl TimedObject {
         request: &Request<'_>,
         packets: &[Vec<u8>],
     ) -> Result<Vec<Observation>> {
-        timing::batch(program, &mut self.globals, request, packets)
+        timing::batch(program, &mut self.object.globals, request, packets)
     }
 
     /// The same on one CPU, in windows of at most so many operations.
@@ -244,12 +192,12 @@ impl TimedObject {
         packet: &[u8],
         window: u64,
     ) -> Result<Observation> {
-        timing::batch_in_windows(program, &mut self.globals, request, packet, window)
+        timing::batch_in_windows(program, &mut self.object.globals, request, packet, window)
     }
 
     /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
-        self.object.as_libbpf_object()
+        self.object.object().as_libbpf_object()
     }
 
     /// Has a batch run by an event of the calling thread, to which a program is attached; `samples` of one CPU alone.
@@ -258,48 +206,47 @@ impl TimedObject {
         request: &Request<'_>,
         event: impl FnOnce() -> Result<()>,
     ) -> Result<Observation> {
-        timing::batch_by(&mut self.globals, request, event)
+        timing::batch_by(&mut self.object.globals, request, event)
     }
 
     /// A program of its exact name.
     pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
-        loaded(&self.object, name)
+        self.object.program(name)
     }
 
     /// A timed program, to be attached.
     pub(crate) fn timed_program(&self, program: &str) -> Result<ProgramMut<'_>> {
-        loaded(&self.object, &timed_name(program, self.looping))
+        self.object.program(&timed_name(program, self.looping))
     }
 
     /// Fills the maps of `unwind.bpf.h`.
     pub(crate) fn unwinder(&self, rules: &RuleTable) -> Result<Unwinder> {
-        Unwinder::fill(&self.object, rules)
+        Unwinder::fill(self.object.object(), rules)
     }
 
     /// Runs a program once, on a packet, or on none where it is empty.
     pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<TestRun> {
-        let program = loaded(&self.object, program)?;
-        run::on_cpu(&run::SharedProgram::new(&program)?, cpu, packet)
+        run::on_cpu(&self.object.runnable(program)?, cpu, packet)
     }
 
     /// A global variable of at most 8 bytes.
     pub fn variable(&self, name: &str) -> Result<u64> {
-        self.globals.get(name)
+        self.object.globals.get(name)
     }
 
     /// The bytes of a global variable.
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
-        self.globals.bytes(name)
+        self.object.globals.bytes(name)
     }
 
     /// Writes the first bytes of a global variable.
     pub(crate) fn set_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.globals.set_bytes(name, bytes)
+        self.object.globals.set_bytes(name, bytes)
     }
 
     /// Writes one.
     pub fn set_variable(&mut self, name: &str, value: u64) -> Result<()> {
-        self.globals.set(name, value)
+        self.object.globals.set(name, value)
     }
 
     /// Members of `NAME[INDEX]`, of a global array of structures.
@@ -311,7 +258,7 @@ impl TimedObject {
     ) -> Result<[u64; N]> {
         let mut values = [0; N];
         for (value, member) in values.iter_mut().zip(members) {
-            *value = self.globals.member(name, index as usize, member)?;
+            *value = self.object.globals.member(name, index as usize, member)?;
         }
         Ok(values)
     }
@@ -319,7 +266,8 @@ impl TimedObject {
     /// Writes some of them.
     pub fn set_members(&mut self, name: &str, index: u32, members: &[(&str, u64)]) -> Result<()> {
         members.iter().try_for_each(|(member, value)| {
-            self.globals
+            self.object
+                .globals
                 .set_member(name, index as usize, member, *value)
         })
     }
@@ -332,7 +280,7 @@ impl TimedObject {
     /// The value of a key.
     pub(crate) fn map_value(&self, map: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let value = self.map(map)?.lookup(key, MapFlags::ANY);
-        value.map_err(|source| failed(self.name, source))
+        value.map_err(|source| load_failed(self.name, source))
     }
 
     /// All keys and values.
@@ -344,8 +292,7 @@ impl TimedObject {
     }
 
     pub(crate) fn map(&self, name: &str) -> Result<Map<'_>> {
-        let map = self.object.maps().find(|one| one.name() == name);
-        map.ok_or_else(|| lacks(self.name, &format!("map {name}")))
+        self.object.map(name)
     }
 
     /// Takes all records out of the object's ring buffers; returns how many, and the sum of their first words.
@@ -354,19 +301,15 @@ impl TimedObject {
             .records
             .as_ref()
             .ok_or_else(|| lacks(self.name, "ring buffer"))?;
-        records.take().map_err(|source| failed(self.name, source))
+        records
+            .take()
+            .map_err(|source| load_failed(self.name, source))
     }
 
     /// Memory that the kernel accounts for its maps, in bytes.
     pub fn kernel_bytes(&self) -> u64 {
-        self.object.maps().map(|map| mapping::memlock(&map)).sum()
+        self.object.kernel_bytes()
     }
-}
-
-fn loaded<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
-    let mut programs = object.progs_mut();
-    let program = programs.find(|one| one.name() == name && one.autoload());
-    program.ok_or_else(|| Error::NotLoaded(name.to_owned()))
 }
 
 /// The reader of an object's ring buffers. Made once: made anew for each batch, it leaves work behind
@@ -412,12 +355,4 @@ impl Records {
 
 fn timed_name(program: &str, looping: Loop) -> String {
     format!("{program}{}", looping.suffix())
-}
-
-fn failed(object: &'static str, source: libbpf_rs::Error) -> Error {
-    Error::Load {
-        object,
-        source,
-        log: last_log(),
-    }
 }

@@ -2,18 +2,14 @@
 //! count of missed runs. It is loaded once, and attached and detached many times. `bpf/counter.bpf.c` says what the
 //! number includes.
 
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-
 use super::attach_method::{AttachMethod, MethodAttachment, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
     feature::Feature,
-    maps,
-    object::OwnedSkeleton,
-    plain, run,
-    skel::counter::{CounterSkel, CounterSkelBuilder, types::counter_counts},
-    timing::{fetch, store},
+    object::{NamedObject, OpenNamed},
+    run,
+    skel::counter::types::counter_counts,
 };
 
 /// See `bpf/counter.h`.
@@ -101,7 +97,7 @@ pub struct Counter {
     before: HitCounts,
     work: CounterBody,
     tools: Toolbox,
-    skeleton: OwnedSkeleton<CounterSkel<'static>>,
+    object: NamedObject,
 }
 
 impl Counter {
@@ -131,23 +127,12 @@ impl Counter {
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
     pub fn load(method: AttachMethod, event: &str, work: CounterBody) -> Result<Self> {
         let (number, helper) = work.code_and_runner();
-        let skeleton = OwnedSkeleton::new("counter", |storage| {
-            let mut open = CounterSkelBuilder::default().open(storage)?;
-            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
-                chosen.work = number;
-            }
-            for mut program in open.open_object_mut().progs_mut() {
-                if program.name() == name(method) {
-                    program.set_autoload(true);
-                    method.aim(&mut program, event)?;
-                }
-                if helper.is_some_and(|helper| program.name() == helper) {
-                    program.set_autoload(true);
-                }
-            }
-            open.load()
-        })
-        .map_err(|error| method.explain_load(event, error))?;
+        let mut open = OpenNamed::open("counter")?;
+        open.set("work", number.into())?;
+        if let Some(helper) = helper {
+            open.with(helper)?;
+        }
+        let object = open.load_aimed(name(method), method, event)?;
         let mut counter = Counter {
             method,
             event: event.to_owned(),
@@ -155,16 +140,12 @@ impl Counter {
             before: HitCounts::default(),
             work,
             tools: Toolbox::default(),
-            skeleton,
+            object,
         };
         match work {
             CounterBody::Busy { ns } => counter.calibrate(ns)?,
             CounterBody::Calls => counter.run(NOTE_CALLER)?,
-            CounterBody::Map => {
-                let last = &counter.skeleton.maps.last_pid;
-                let values = maps::of_cpus(last, "last_pid")?;
-                maps::fill_cpus(last, "last_pid", values, UNWRITTEN)?;
-            }
+            CounterBody::Map => counter.object.fill_cpus("last_pid", UNWRITTEN)?,
             CounterBody::Null => {}
         }
         Ok(counter)
@@ -180,7 +161,7 @@ impl Counter {
         // Not while it is attached already.
         self.held = None;
         let before = self.sum()?;
-        let program = self.skeleton.program(name(self.method))?;
+        let program = self.object.program(name(self.method))?;
         let held = MethodAttachment::attach(self.method, &program, &self.event, &mut self.tools)?;
         let missed = self.held.insert(held).missed(&program)?;
         self.before = HitCounts { missed, ..before };
@@ -221,7 +202,7 @@ impl Counter {
             let what = format!("{} at {}", self.method.attach(), self.event);
             return Err(Error::NotLoaded(what));
         };
-        held.missed(&self.skeleton.program(name(self.method))?)
+        held.missed(&self.object.program(name(self.method))?)
     }
 
     /// Sums the counts of all CPUs since it was loaded.
@@ -231,14 +212,13 @@ impl Counter {
     /// Where a CPU's runs were counted, and none of them did its work.
     fn sum(&self) -> Result<HitCounts> {
         let mut sum = HitCounts::default();
-        let counts = maps::of_cpus(&self.skeleton.maps.counts, "counts")?;
-        let written = maps::of_cpus(&self.skeleton.maps.last_pid, "last_pid")?;
-        for (value, process) in counts.into_iter().zip(written) {
-            let count: counter_counts = plain::read(&value).unwrap_or_default();
+        let counts = self.object.of_cpus::<counter_counts>("counts")?;
+        let written = self.object.of_cpus::<u64>("last_pid")?;
+        for (count, process) in counts.into_iter().zip(written) {
             // The last run may be under way; the one before it is not.
             if count.hits > 1
                 && self.work == CounterBody::Map
-                && process.iter().all(|byte| *byte == UNWRITTEN)
+                && process.to_ne_bytes() == [UNWRITTEN; 8]
             {
                 return Err(Error::Refused(format!(
                     "{} at {}: {} runs of one CPU were counted, and none of them wrote its process",
@@ -260,32 +240,27 @@ impl Counter {
         let asked = self.time_spell(0)? + ns;
         // Too long by what it takes to see that the time is over: half a turn of its loop, and more.
         let took = self.time_spell(ns)?;
-        self.set_spell((ns + asked).saturating_sub(took));
-        Ok(())
+        self.set_spell((ns + asked).saturating_sub(took))
     }
 
     /// Times a spell that waits for `ns`, and returns its duration in nanoseconds.
     fn time_spell(&mut self, ns: u64) -> Result<u64> {
-        self.set_spell(ns);
+        self.set_spell(ns)?;
         let mut fastest = u64::MAX;
         for _ in 0..TIMINGS {
             self.run(TIME_SPELLS)?;
-            if let Some(bss) = self.skeleton.maps.bss_data.as_deref() {
-                fastest = fastest.min(fetch(&bss.spells_ns));
-            }
+            fastest = fastest.min(self.object.globals.get("spells_ns")?);
         }
         Ok(fastest / SPELLS)
     }
 
     fn run(&self, program: &str) -> Result<()> {
-        let program = self.skeleton.runnable(program)?;
+        let program = self.object.runnable(program)?;
         run::on_cpu(&program, current_cpu(), &[]).map(drop)
     }
 
-    fn set_spell(&mut self, ns: u64) {
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            store(&mut bss.spell_ns, ns);
-        }
+    fn set_spell(&mut self, ns: u64) -> Result<()> {
+        self.object.globals.set("spell_ns", ns)
     }
 }
 

@@ -2,11 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use bpfcost_uprobe::{
-    object::{Choice, LoadedObject},
-    probes::{self, Probes},
-};
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use bpfcost_uprobe::object::Choice;
 
 use super::{
     Attach, Attachment, Driver, Events,
@@ -15,10 +11,8 @@ use super::{
 use crate::{
     Space,
     error::{Error, Result},
-    maps,
-    object::{OwnedSkeleton, listen, object_bytes},
+    object::{NamedObject, OpenNamed, load_for_processes},
     plain,
-    skel::shared_calls::{SharedCallsSkel, SharedCallsSkelBuilder},
 };
 
 /// The program's name in `bpf/shared_calls.bpf.c`, and its map's.
@@ -33,7 +27,7 @@ pub struct SharedCalls {
 }
 
 enum CountingProgram {
-    Kernel(Box<OwnedSkeleton<SharedCallsSkel<'static>>>),
+    Kernel(NamedObject),
     User(SharedProbes),
 }
 
@@ -65,19 +59,14 @@ impl SharedCalls {
         let mut events = attach.driver().start()?;
         let (program, attached) = match attach.space() {
             Space::Kernel => {
-                let skeleton = OwnedSkeleton::new("shared_calls", |storage| {
-                    let mut open = SharedCallsSkelBuilder::default().open(storage)?;
-                    attach.aim(&mut open.progs.count)?;
-                    open.load()
-                })?;
-                let attached = events.attach(attach, &skeleton.program(PROGRAM)?)?;
-                (CountingProgram::Kernel(Box::new(skeleton)), attached)
+                let mut open = OpenNamed::open("shared_calls")?;
+                open.change_program(PROGRAM, |program| attach.aim(program))?;
+                let object = open.load()?;
+                let attached = events.attach(attach, &object.program(PROGRAM)?)?;
+                (CountingProgram::Kernel(object), attached)
             }
             Space::User => {
-                listen();
-                let bytes = object_bytes("shared_calls")?;
-                let object = LoadedObject::from_bytes("shared_calls", bytes, &Choice::default());
-                let probes = Probes::new(object.map_err(probes::Error::from)?)?;
+                let probes = load_for_processes("shared_calls", &Choice::default())?;
                 let probes = Rc::new(RefCell::new(probes));
                 let program = UserProgram {
                     probes: &probes,
@@ -126,12 +115,17 @@ impl SharedCalls {
     }
 
     fn hits(&self) -> Result<u64> {
-        let values = match &self.program {
+        let values: Vec<u64> = match &self.program {
             None => Vec::new(),
-            Some(CountingProgram::Kernel(skeleton)) => maps::of_cpus(&skeleton.maps.hits, HITS)?,
-            Some(CountingProgram::User(probes)) => probes.borrow().map(HITS)?.of_threads(0)?,
+            Some(CountingProgram::Kernel(object)) => object.of_cpus(HITS)?,
+            Some(CountingProgram::User(probes)) => {
+                let values = probes.borrow().map(HITS)?.of_threads(0)?;
+                values
+                    .iter()
+                    .filter_map(|value| plain::read(value))
+                    .collect()
+            }
         };
-        let each = values.iter().filter_map(|value| plain::read::<u64>(value));
-        Ok(each.sum())
+        Ok(values.into_iter().sum())
     }
 }

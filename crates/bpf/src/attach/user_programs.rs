@@ -3,14 +3,14 @@
 use std::{cell::RefCell, rc::Rc};
 
 use bpfcost_uprobe::{
-    object::{Choice, LoadedObject},
-    probes::{self, Attached, Place, Probes},
+    object::Choice,
+    probes::{Attached, Place, Probes},
 };
 
 use super::{Attachment, Body, ProbeCounts, ProgramKind, maps::writer};
 use crate::{
     error::{Result, lacks},
-    object::{listen, object_bytes},
+    object::load_for_processes,
     plain,
     skel::probe::types,
 };
@@ -40,7 +40,6 @@ impl UserPrograms {
         if let Some(probes) = &*loaded {
             return Ok(Rc::clone(probes));
         }
-        listen();
         let kinds = [ProgramKind::Uprobe, ProgramKind::Usdt];
         let names: Vec<String> = kinds
             .iter()
@@ -51,8 +50,7 @@ impl UserPrograms {
             programs: &names,
             ..Choice::default()
         };
-        let object = LoadedObject::from_bytes("probe", object_bytes("probe")?, &choice);
-        let probes = Probes::new(object.map_err(probes::Error::from)?)?;
+        let probes = load_for_processes("probe", &choice)?;
         Ok(Rc::clone(loaded.insert(Rc::new(RefCell::new(probes)))))
     }
 

@@ -24,17 +24,17 @@
 mod frame_pointers;
 mod kernel;
 mod memory;
-mod module_programs;
 mod orc;
 mod rule;
 mod self_test;
+mod stack_object;
 mod symbols;
 mod table;
 mod truth;
 mod unwinder;
 
-pub(crate) use kernel::{modules_are_changing, rules_of_bytes};
-pub(crate) use module_programs::{attach_to_modules, is_of_modules};
+pub(crate) use kernel::rules_of_bytes;
+pub(crate) use stack_object::{StackObject, note_modules, stack_program};
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};

@@ -2,30 +2,22 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use libbpf_rs::{
-    RingBuffer,
-    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
-};
+use libbpf_rs::RingBuffer;
 
 use super::{RuleTable, UnwindLosses, Unwinder};
 use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    mapping, maps,
-    object::{OwnedSkeleton, choose},
+    object::{NamedObject, OpenNamed},
     plain,
-    skel::unwind_truth::{
-        UnwindTruthSkel, UnwindTruthSkelBuilder,
-        types::{truth_counts, truth_stacks},
-    },
-    timing::store,
+    skel::unwind_truth::types::{truth_counts, truth_stacks},
 };
 
 /// See `bpf/unwind_truth.h`.
-const TIMED_NOTHING: u32 = 0;
-const TIMED_HELPER: u32 = 1;
-const TIMED_WALK: u32 = 2;
+const TIMED_NOTHING: u64 = 0;
+const TIMED_HELPER: u64 = 1;
+const TIMED_WALK: u64 = 2;
 
 /// Differences that are kept; more are counted.
 const MOST_KEPT: usize = 64;
@@ -83,7 +75,7 @@ pub struct StackTruth {
     heard: Rc<RefCell<Vec<StackDifference>>>,
     ring: RingBuffer<'static>,
     unwinder: Unwinder,
-    skeleton: OwnedSkeleton<UnwindTruthSkel<'static>>,
+    object: NamedObject,
 }
 
 impl StackTruth {
@@ -105,25 +97,12 @@ impl StackTruth {
     ///
     /// Where the kernel rejects it, or stacks are not compared in this way.
     pub fn load(method: AttachMethod, aim: &str, rules: &RuleTable) -> Result<Self> {
-        let name = program(method)?;
-        let mut sized = Ok(());
-        let skeleton = OwnedSkeleton::new("unwind_truth", |storage| {
-            let mut open = UnwindTruthSkelBuilder::default().open(storage)?;
-            let object = open.open_object_mut();
-            choose(object, |one| one == name);
-            for mut one in object.progs_mut() {
-                if one.name() == name {
-                    method.aim(&mut one, aim)?;
-                }
-            }
-            sized = Unwinder::size(object, rules);
-            open.load()
-        })
-        .map_err(|error| method.explain_load(aim, error))?;
-        sized?;
+        let mut open = OpenNamed::open("unwind_truth")?;
+        Unwinder::size(open.object(), rules)?;
+        let object = open.load_aimed(program(method)?, method, aim)?;
         let heard = Rc::new(RefCell::new(Vec::new()));
         let differences = Rc::clone(&heard);
-        let ring = maps::ring(&skeleton.maps.differences, "differences", move |record| {
+        let ring = object.ring("differences", move |record| {
             let mut kept = differences.borrow_mut();
             if let Some(stacks) = plain::read::<truth_stacks>(record)
                 && kept.len() < MOST_KEPT
@@ -137,8 +116,8 @@ impl StackTruth {
             tools: Toolbox::default(),
             heard,
             ring,
-            unwinder: Unwinder::fill(skeleton.object(), rules)?,
-            skeleton,
+            unwinder: Unwinder::fill(object.object(), rules)?,
+            object,
         })
     }
 
@@ -149,24 +128,19 @@ impl StackTruth {
     /// Where the kernel refuses.
     pub fn attach(&mut self, event: &str, timed: Timed) -> Result<()> {
         self.held = None;
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            store(
-                &mut bss.timed,
-                match timed {
-                    Timed::Nothing => TIMED_NOTHING,
-                    Timed::Helper => TIMED_HELPER,
-                    Timed::Walk => TIMED_WALK,
-                },
-            );
-        }
+        let timed = match timed {
+            Timed::Nothing => TIMED_NOTHING,
+            Timed::Helper => TIMED_HELPER,
+            Timed::Walk => TIMED_WALK,
+        };
+        self.object.globals.set("timed", timed)?;
         // What the event before this one left.
         self.ring
             .consume()
             .map_err(map_failed("differences", "reading it"))?;
         self.heard.borrow_mut().clear();
-        let counts = &self.skeleton.maps.counts;
-        maps::fill_cpus(counts, "counts", maps::of_cpus(counts, "counts")?, 0)?;
-        let program = self.skeleton.program(program(self.method)?)?;
+        self.object.fill_cpus("counts", 0)?;
+        let program = self.object.program(program(self.method)?)?;
         let held = MethodAttachment::attach(self.method, &program, event, &mut self.tools)?;
         self.held = Some(held);
         Ok(())
@@ -182,8 +156,7 @@ impl StackTruth {
             losses: self.unwinder.losses(),
             ..TruthCounts::default()
         };
-        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
-            let count: truth_counts = plain::read(&value).unwrap_or_default();
+        for count in self.object.of_cpus::<truth_counts>("counts")? {
             all.events += count.events;
             all.equal += count.equal;
             all.unlisted += count.unlisted;
@@ -214,8 +187,7 @@ impl StackTruth {
 
     /// Memory that the kernel accounts for its maps, in bytes.
     pub fn kernel_bytes(&self) -> u64 {
-        let maps = self.skeleton.object().maps();
-        maps.map(|map| mapping::memlock(&map)).sum()
+        self.object.kernel_bytes()
     }
 }
 
