@@ -13,6 +13,9 @@ use crate::{
     plain::{self, Plain},
 };
 
+/// What is given each record of a ring buffer.
+type RecordTaker = Box<dyn FnMut(&[u8])>;
+
 /// Loaded programs, and what they are attached to. Dropping them detaches them.
 pub(crate) enum AgentPrograms {
     Kernel(KernelPrograms),
@@ -32,7 +35,7 @@ pub(crate) struct KernelPrograms {
 pub(crate) struct ProcessPrograms {
     attached: Vec<Attached>,
     missed: u64,
-    take: Box<dyn FnMut(&[u8])>,
+    take: RecordTaker,
     events: &'static str,
     probes: Probes,
 }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use libbpf_rs::{
-    Btf, HasSize as _, Map, MapCore as _, Object, ReferencesType as _,
+    Btf, HasSize as _, Map, MapCore as _, Object, OpenObject, ReferencesType as _,
     btf::{
         BtfType,
         types::{Array, DataSec, Int, MemberAttr, Struct, StructMember, Var},
@@ -15,7 +15,7 @@ use memmap2::MmapMut;
 use crate::{
     error::{Error, Result, lacks},
     mapping,
-    timing::{Area, Request, TimingSample},
+    timing::{Request, TimingSample},
 };
 
 /// Sections that user space may write to after loading.
@@ -114,18 +114,27 @@ impl GlobalsLayout {
         bytes.map(<[u8]>::to_vec).ok_or_else(|| self.no(name))
     }
 
-    /// Writes a variable into the bytes of its section.
-    pub(crate) fn initialise(&self, name: &str, value: u64, section: &mut [u8]) -> Result<()> {
-        self.initialise_bytes(name, &self.word(name, value)?, section)
-    }
-
-    /// Writes the first bytes of a variable there.
-    pub(crate) fn initialise_bytes(
+    /// Gives a variable of an open object its first bytes.
+    pub(crate) fn initialise(
         &self,
         name: &str,
         value: &[u8],
-        section: &mut [u8],
+        object: &mut OpenObject,
     ) -> Result<()> {
+        let section = self.section(name)?;
+        for mut map in object.maps_mut() {
+            // The name of a section's map is the section's behind the object's.
+            if map.name().to_string_lossy().ends_with(section)
+                && let Some(bytes) = map.initial_value_mut()
+            {
+                self.write(name, value, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the first bytes of a variable into those of its section.
+    pub(crate) fn write(&self, name: &str, value: &[u8], section: &mut [u8]) -> Result<()> {
         let ByteRange { offset, bytes } = self.variable(name)?.place;
         let room = section.get_mut(offset..offset + bytes);
         let room = room.and_then(|room| room.get_mut(..value.len()));
@@ -208,14 +217,12 @@ impl Globals {
     }
 
     /// The bytes of a variable.
-    pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, name: &str) -> Result<&[u8]> {
         let variable = self.layout.variable(name)?;
         let place = variable.place;
         let section = self.sections.get(&*variable.section);
         let bytes = section.and_then(|all| all.get(place.offset..place.offset + place.bytes));
-        bytes
-            .map(<[u8]>::to_vec)
-            .ok_or_else(|| self.layout.no(name))
+        bytes.ok_or_else(|| self.layout.no(name))
     }
 
     /// The first of an array of words, as many as it has.
@@ -237,8 +244,7 @@ impl Globals {
     pub(crate) fn set_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let section = self.sections.get_mut(self.layout.section(name)?);
         let section = section.map(|section| &mut section[..]);
-        self.layout
-            .initialise_bytes(name, bytes, section.unwrap_or_default())
+        self.layout.write(name, bytes, section.unwrap_or_default())
     }
 
     pub(crate) fn member(&self, name: &str, index: usize, member: &str) -> Result<u64> {
@@ -287,8 +293,9 @@ fn write(section: &mut [u8], place: ByteRange, value: u64) -> bool {
 }
 
 /// Loading has looked for the variables of `timing.bpf.h`, and a batch asks for CPUs that they have room for.
-impl Area for Globals {
-    fn ask(&mut self, request: &Request<'_>) {
+impl Globals {
+    /// Writes a request, and forgets the samples of its CPUs.
+    pub(crate) fn ask(&mut self, request: &Request<'_>) {
         let words = [
             ("timing_ops", request.ops.max(1)),
             ("timing_resets", request.resets),
@@ -300,7 +307,7 @@ impl Area for Globals {
             let _ = self.set(name, value);
         }
         for &cpu in request.cpus {
-            // As `timing_area!` does.
+            // A reading of the clock that is not made must not pass for that of an earlier batch.
             let sample = [
                 ("start_ns", u64::MAX),
                 ("end_ns", 0),
@@ -313,7 +320,8 @@ impl Area for Globals {
         }
     }
 
-    fn sample(&self, cpu: u32) -> TimingSample {
+    /// Reads the sample of a CPU.
+    pub(crate) fn sample(&self, cpu: u32) -> TimingSample {
         let word = |member| {
             self.member("timing_samples", cpu as usize, member)
                 .unwrap_or_default()

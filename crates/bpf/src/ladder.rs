@@ -49,7 +49,7 @@ impl Ladder {
             cpus: &[cpu],
             after_tick: false,
         };
-        let sum = |ladder: &TimedObject| ladder.bytes("sums_so_far").map(|bytes| word(&bytes));
+        let sum = |ladder: &TimedObject| ladder.bytes("sums_so_far").map(word);
         let before = sum(&self.0)?;
         let mut seen = self.0.batch(ANCHOR, &request, &[PACKET.to_vec()])?;
         let grown = sum(&self.0)?.wrapping_sub(before);

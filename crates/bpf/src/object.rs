@@ -1,11 +1,8 @@
-//! Loading objects: by name, in the kernel or for processes; storage that lives as long as a skeleton; and the words of
-//! the verifier.
+//! Loading objects by name, in the kernel or for processes, and the words of the verifier.
 
 #![allow(unsafe_code)]
 
 use std::{
-    mem::{ManuallyDrop, MaybeUninit},
-    ops::{Deref, DerefMut},
     ptr::NonNull,
     sync::{Mutex, Once},
 };
@@ -17,7 +14,7 @@ use bpfcost_uprobe::{
 use libbpf_rs::{
     AsRawLibbpf as _, Btf, Map, MapCore as _, MapFlags, Object, ObjectBuilder, OpenMapMut,
     OpenObject, OpenProgramMut, PrintLevel, ProgramMut, RingBuffer, libbpf_sys::bpf_object,
-    set_print, skel::Skel,
+    set_print,
 };
 
 use crate::{
@@ -64,7 +61,11 @@ pub(crate) struct OpenNamed {
 impl OpenNamed {
     /// Opens `bpf/NAME.bpf.c`.
     pub(crate) fn open(name: &'static str) -> Result<Self> {
-        let bytes = object_bytes(name)?;
+        OpenNamed::from_bytes(name, object_bytes(name)?)
+    }
+
+    /// Opens a compiled object.
+    pub(crate) fn from_bytes(name: &'static str, bytes: &[u8]) -> Result<Self> {
         listen();
         let mut builder = ObjectBuilder::default();
         let object = builder
@@ -133,17 +134,7 @@ impl OpenNamed {
 
     /// The same of a variable's first bytes.
     pub(crate) fn set_bytes(&mut self, variable: &str, value: &[u8]) -> Result<()> {
-        let section = self.layout.section(variable)?;
-        for mut map in self.object.maps_mut() {
-            // The name of a section's map is the section's behind the object's.
-            if !map.name().to_string_lossy().ends_with(section) {
-                continue;
-            }
-            if let Some(bytes) = map.initial_value_mut() {
-                self.layout.initialise_bytes(variable, value, bytes)?;
-            }
-        }
-        Ok(())
+        self.layout.initialise(variable, value, &mut self.object)
     }
 
     /// Makes a choice as [`load_for_processes`] does.
@@ -293,78 +284,11 @@ pub(crate) fn load_failed(object: &'static str, source: libbpf_rs::Error) -> Err
     }
 }
 
-/// A loaded skeleton together with the storage that it borrows.
-pub(crate) struct OwnedSkeleton<S> {
-    skeleton: ManuallyDrop<S>,
-    storage: NonNull<MaybeUninit<OpenObject>>,
-}
-
-impl<S> OwnedSkeleton<S> {
-    /// Opens and loads through `load`, which is handed the storage.
-    pub(crate) fn new(
-        object: &'static str,
-        load: impl FnOnce(&'static mut MaybeUninit<OpenObject>) -> libbpf_rs::Result<S>,
-    ) -> Result<Self> {
-        let storage = NonNull::from(Box::leak(Box::new(MaybeUninit::uninit())));
-        listen();
-        // SAFETY: freshly allocated and not referred to elsewhere; it is freed only in `drop`,
-        // after the skeleton, or below, when there is no skeleton.
-        match load(unsafe { &mut *storage.as_ptr() }) {
-            Ok(skeleton) => Ok(OwnedSkeleton {
-                skeleton: ManuallyDrop::new(skeleton),
-                storage,
-            }),
-            Err(source) => {
-                // SAFETY: as above; a failed load has dropped what it put there.
-                drop(unsafe { Box::from_raw(storage.as_ptr()) });
-                Err(load_failed(object, source))
-            }
-        }
-    }
-}
-
-impl<S: Skel<'static>> OwnedSkeleton<S> {
-    /// The loaded program of that name.
-    pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
-        loaded_program(self.object(), name)
-    }
-
-    /// The same, to be run.
-    pub(crate) fn runnable(&self, name: &str) -> Result<run::SharedProgram> {
-        run::SharedProgram::new(&self.program(name)?)
-    }
-}
-
 /// Has the programs loaded that are wanted, by name, and no others.
 pub(crate) fn choose(object: &mut OpenObject, wanted: impl Fn(&str) -> bool) {
     for mut program in object.progs_mut() {
         let chosen = wanted(&program.name().to_string_lossy());
         program.set_autoload(chosen);
-    }
-}
-
-impl<S> Drop for OwnedSkeleton<S> {
-    fn drop(&mut self) {
-        // SAFETY: dropped once, here, before the storage that it borrows; the storage came from
-        // a box.
-        unsafe {
-            ManuallyDrop::drop(&mut self.skeleton);
-            drop(Box::from_raw(self.storage.as_ptr()));
-        }
-    }
-}
-
-impl<S> Deref for OwnedSkeleton<S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        &self.skeleton
-    }
-}
-
-impl<S> DerefMut for OwnedSkeleton<S> {
-    fn deref_mut(&mut self) -> &mut S {
-        &mut self.skeleton
     }
 }
 

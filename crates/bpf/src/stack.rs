@@ -271,7 +271,7 @@ impl StackPrograms {
         match taker.walk() {
             Walk::Count => Ok(self.unwinder.addresses(last as u32)),
             Walk::GetStack | Walk::GetTaskStack | Walk::Frames => {
-                let taken = words(&self.object.bytes("taken")?);
+                let taken = words(self.object.bytes("taken")?);
                 // The first word is the walk's own depth, and the helper's result that in bytes.
                 let depth = match taker.walk() {
                     Walk::Frames => taken.first().map_or(0, |word| *word as u32 as usize),

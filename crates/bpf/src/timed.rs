@@ -53,7 +53,15 @@ pub struct MapOverrides {
 impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
-        let mut object = OpenNamed::open(name)?;
+        OpenObject::from_open(OpenNamed::open(name)?, name, looping)
+    }
+
+    /// Opens the compiled object of an outside program that includes `timing.bpf.h`, by a name for errors.
+    pub fn from_bytes(name: &'static str, bytes: &[u8], looping: Loop) -> Result<Self> {
+        OpenObject::from_open(OpenNamed::from_bytes(name, bytes)?, name, looping)
+    }
+
+    fn from_open(mut object: OpenNamed, name: &'static str, looping: Loop) -> Result<Self> {
         for mut map in object.object().maps_mut() {
             // Sections are maps too, with a dot in their names.
             if !map.name().to_string_lossy().contains('.') {
@@ -235,7 +243,7 @@ impl TimedObject {
     }
 
     /// The bytes of a global variable.
-    pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, name: &str) -> Result<&[u8]> {
         self.object.globals.bytes(name)
     }
 

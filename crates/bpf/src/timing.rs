@@ -1,12 +1,12 @@
 //! The Rust half of `bpf/timing.bpf.h`: asks a timed program for a batch and reads its samples.
 //!
-//! An outside program includes the header, generates a skeleton with libbpf-cargo, and names its
-//! `.bss` here:
+//! An outside program includes the header, and names its compiled object:
 //!
 //! ```text
-//! bpfcost_bpf::timing_area!(my_skel::types::bss);
+//! let mut open = OpenObject::from_bytes("mine", include_bytes!("mine.bpf.o"), Loop::probe()?)?;
+//! open.time("my_program")?;
 //! let request = Request { ops, resets: 1, cpus: &[0], after_tick: false };
-//! let seen = timing::batch(&Program::of(&program)?, area, &request, &[packet])?;
+//! let seen = open.load()?.batch("my_program", &request, &[packet])?;
 //! ```
 //!
 //! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
@@ -26,6 +26,7 @@ use crate::{
     cpu::{self, CpuPin, OutsideTime},
     error::{Error, Result, cpu_number, failed},
     feature::Feature,
+    globals::Globals,
     run::{self, SharedProgram, TestRun},
 };
 
@@ -225,9 +226,9 @@ impl Observation {
     }
 }
 
-/// One CPU's sample as it stands in `.bss`.
+/// One CPU's sample as it stands in the object's variables.
 #[derive(Clone, Debug, Default)]
-pub struct TimingSample {
+pub(crate) struct TimingSample {
     /// See [`Observation`].
     pub start_ns: u64,
     /// See [`Observation`].
@@ -244,61 +245,6 @@ pub struct TimingSample {
     pub clock_ns: u64,
     /// The clock at the end of each slice but the last; empty where the batch was not cut.
     pub edges: Vec<u64>,
-}
-
-/// The `.bss` of an object that includes `timing.bpf.h`; see [`timing_area!`](crate::timing_area).
-pub trait Area {
-    /// Writes a request, and forgets the samples of its CPUs.
-    fn ask(&mut self, request: &Request<'_>);
-    /// Reads the sample of a CPU.
-    fn sample(&self, cpu: u32) -> TimingSample;
-}
-
-/// Implements [`timing::Area`](crate::timing::Area) for a skeleton's `.bss` type.
-#[macro_export]
-macro_rules! timing_area {
-    ($bss:ty) => {
-        impl $crate::timing::Area for $bss {
-            fn ask(&mut self, request: &$crate::timing::Request<'_>) {
-                use $crate::timing::store;
-                store(&mut self.timing_ops, request.ops.max(1));
-                store(&mut self.timing_resets, request.resets);
-                store(&mut self.timing_slice, request.slice());
-                store(&mut self.timing_cpus, request.cpus.len() as u64);
-                store(&mut self.timing_arrived, 0);
-                for &cpu in request.cpus {
-                    if let Some(sample) = self.timing_samples.get_mut(cpu as usize) {
-                        // A reading of the clock that is not made must not pass for that of an earlier batch.
-                        store(&mut sample.start_ns, u64::MAX);
-                        store(&mut sample.end_ns, 0);
-                        store(&mut sample.ops, 0);
-                        store(&mut sample.together, 0);
-                    }
-                }
-            }
-
-            fn sample(&self, cpu: u32) -> $crate::timing::TimingSample {
-                use $crate::timing::fetch;
-                match self.timing_samples.get(cpu as usize) {
-                    None => Default::default(),
-                    Some(sample) => $crate::timing::TimingSample {
-                        start_ns: fetch(&sample.start_ns),
-                        end_ns: fetch(&sample.end_ns),
-                        ops: fetch(&sample.ops),
-                        cpu_counter: fetch(&sample.cpu_counter),
-                        together: fetch(&sample.together),
-                        ticks: fetch(&sample.ticks),
-                        clock_ns: fetch(&sample.clock_ns),
-                        edges: {
-                            let edges =
-                                self.timing_edges.iter().take(fetch(&sample.edges) as usize);
-                            edges.map(fetch).collect()
-                        },
-                    },
-                }
-            }
-        }
-    };
 }
 
 /// Writes a variable that a BPF program reads.
@@ -318,9 +264,9 @@ pub fn fetch<T: Copy>(variable: &T) -> T {
 /// Runs a timed program on each of the request's CPUs, `packets[i]` on `cpus[i]`, and says what each
 /// CPU saw, in that order. Several CPUs start together; where one of them is held up by something
 /// else, nothing runs and all try again, for some seconds.
-pub fn batch<A: Area>(
+pub(crate) fn batch(
     program: &SharedProgram,
-    area: &mut A,
+    area: &mut Globals,
     request: &Request<'_>,
     packets: &[Vec<u8>],
 ) -> Result<Vec<Observation>> {
@@ -344,9 +290,9 @@ pub fn batch<A: Area>(
     Ok(seen)
 }
 
-fn attempt<A: Area>(
+fn attempt(
     program: &SharedProgram,
-    area: &mut A,
+    area: &mut Globals,
     request: &Request<'_>,
     packets: &[Vec<u8>],
 ) -> Result<Vec<Observation>> {
@@ -369,8 +315,8 @@ fn attempt<A: Area>(
 
 /// Has a batch on one CPU run by an event that the calling thread makes there. Where the event does not come, the batch
 /// has no operations.
-pub(crate) fn batch_by<A: Area>(
-    area: &mut A,
+pub(crate) fn batch_by(
+    area: &mut Globals,
     request: &Request<'_>,
     event: impl FnOnce() -> Result<()>,
 ) -> Result<Observation> {

@@ -1,24 +1,13 @@
-//! `bpf/example.bpf.c` as an outside program would use it: its own skeleton, this crate's timing.
-
-// Generated code, and a skeleton's life cycle as libbpf-rs has it.
-#[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod example {
-    include!(concat!(env!("OUT_DIR"), "/example.skel.rs"));
-}
+//! `bpf/example.bpf.c` as an outside program would use it: its own object, this crate's timing.
 
 mod require;
 
-use std::mem::MaybeUninit;
-
 use bpfcost_bpf::{
-    run::SharedProgram,
-    timing::{self, Loop, Request},
+    timed::OpenObject,
+    timing::{Loop, Request},
 };
-use example::{ExampleSkelBuilder, types};
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-bpfcost_bpf::timing_area!(types::bss);
-
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/example.o"));
 const OPS: u64 = 10_000;
 const XDP_PASS: u32 = 2;
 
@@ -27,22 +16,10 @@ fn an_outside_program_times_itself() {
     if !require::host() {
         return;
     }
-    let mut storage = MaybeUninit::uninit();
-    let mut open = ExampleSkelBuilder::default()
-        .open(&mut storage)
-        .expect("open");
     let looping = Loop::probe().expect("a loop that this kernel knows");
-    open.progs.example.set_autoload(looping == Loop::CanLoop);
-    open.progs
-        .example__bpf_loop
-        .set_autoload(looping == Loop::BpfLoop);
+    let mut open = OpenObject::from_bytes("example", OBJECT, looping).expect("open");
+    open.time("example").expect("a program of it");
     let mut example = open.load().expect("load");
-    let program = match looping {
-        Loop::CanLoop => SharedProgram::new(&example.progs.example),
-        Loop::BpfLoop => SharedProgram::new(&example.progs.example__bpf_loop),
-    }
-    .expect("a program");
-    let area = example.maps.bss_data.as_deref_mut().expect(".bss");
     let packet: Vec<u8> = (0..64).collect();
 
     let two = Request {
@@ -51,7 +28,7 @@ fn an_outside_program_times_itself() {
         cpus: &[0, 1],
         after_tick: false,
     };
-    let refused = timing::batch(&program, area, &two, std::slice::from_ref(&packet));
+    let refused = example.batch("example", &two, std::slice::from_ref(&packet));
     assert!(refused.is_err(), "two CPUs, one packet: {refused:?}");
 
     let request = Request {
@@ -60,7 +37,9 @@ fn an_outside_program_times_itself() {
         cpus: &[0],
         after_tick: false,
     };
-    let seen = timing::batch(&program, area, &request, std::slice::from_ref(&packet)).expect("run");
+    let seen = example
+        .batch("example", &request, std::slice::from_ref(&packet))
+        .expect("run");
 
     let [seen] = seen.as_slice() else {
         panic!("one CPU, one sample: {seen:?}")
@@ -69,7 +48,8 @@ fn an_outside_program_times_itself() {
     assert_eq!(seen.output, packet, "the body only reads");
     assert!(seen.end_ns > seen.start_ns, "{seen:?}");
     // The last body's result stands: nothing was reset after it.
-    assert_eq!(area.hash, lookup3(&packet[..16]));
+    let hash = example.variable("hash").expect("a variable");
+    assert_eq!(hash, lookup3(&packet[..16]).into());
 }
 
 /// Jenkins' lookup3 of 16 bytes from initial value 0, written apart from the BPF one.

@@ -1,7 +1,7 @@
 //! The maps that bodies write to. They are created once per epoch and shared by the programs of all attach types in the
 //! kernel; those in user space share others. One program is attached at a time.
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, os::fd::AsFd as _, rc::Rc};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, libbpf_sys as sys};
 
@@ -10,7 +10,7 @@ use crate::{
     Space,
     error::{Result, map_failed},
     maps,
-    skel::probe::OpenProbeSkel,
+    object::OpenNamed,
 };
 
 /// Bytes of an event (`struct probe_event`).
@@ -86,12 +86,15 @@ impl BodyMaps {
     }
 
     /// Has an object use these instead of making its own.
-    pub(super) fn lend(&self, open: &mut OpenProbeSkel<'_>) -> libbpf_rs::Result<()> {
-        use std::os::fd::AsFd as _;
-        open.maps.last_pid.reuse_fd(self.last_pid.as_fd())?;
-        open.maps.hits_by_pid.reuse_fd(self.hits_by_pid.as_fd())?;
-        open.maps.events.reuse_fd(self.events.as_fd())?;
-        open.maps.stacks.reuse_fd(self.stacks.as_fd())
+    pub(super) fn lend(&self, open: &mut OpenNamed) -> Result<()> {
+        let maps = [
+            ("last_pid", &self.last_pid),
+            ("hits_by_pid", &self.hits_by_pid),
+            ("events", &self.events),
+            ("stacks", &self.stacks),
+        ];
+        let mut maps = maps.into_iter();
+        maps.try_for_each(|(name, made)| open.change_map(name, |map| map.reuse_fd(made.as_fd())))
     }
 
     /// The largest batch after which everything that a body left can be accounted for.

@@ -1,7 +1,5 @@
 //! Loads the programs of one attach type (`bpf/probe.bpf.c`), and reads what their runs counted.
 
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-
 use super::{
     Attach, Attachment, Body, BodyMaps, Events, ProgramKind,
     user_programs::{self, SharedProbes, UserProgram},
@@ -9,10 +7,8 @@ use super::{
 use crate::{
     Space,
     error::Result,
-    object::OwnedSkeleton,
-    skel::probe::{ProbeSkel, ProbeSkelBuilder, types},
+    object::{NamedObject, OpenNamed},
     stats::RunStats,
-    timing::{fetch, store},
 };
 
 /// Programs of one attach type, one a body.
@@ -23,7 +19,7 @@ pub struct ProbePrograms {
 
 enum Loaded {
     /// One object for each attach type, whose programs were aimed at it.
-    Kernel(Box<OwnedSkeleton<ProbeSkel<'static>>>),
+    Kernel(Box<NamedObject>),
     /// The one of all types.
     User(SharedProbes),
 }
@@ -47,7 +43,7 @@ impl ProbePrograms {
     /// Loads the programs with these bodies.
     pub fn load(attach: Attach, bodies: &[Body], maps: &BodyMaps) -> Result<Self> {
         let loaded = match attach.space() {
-            Space::Kernel => Loaded::Kernel(Box::new(skeleton(attach, bodies, maps)?)),
+            Space::Kernel => Loaded::Kernel(Box::new(load(attach, bodies, maps)?)),
             Space::User => Loaded::User(maps.user_programs().load()?),
         };
         Ok(ProbePrograms { attach, loaded })
@@ -66,11 +62,11 @@ impl ProbePrograms {
     ) -> Result<Box<dyn Attachment>> {
         let name = name(self.attach.kind(), body);
         match &mut self.loaded {
-            Loaded::Kernel(skeleton) => {
-                let attached = events.attach(self.attach, &skeleton.program(&name)?)?;
+            Loaded::Kernel(object) => {
+                let attached = events.attach(self.attach, &object.program(&name)?)?;
                 // Where it is attached to all functions, the hits of this one count.
-                if let (Some(function), Some(bss)) = (attached.function(), bss(skeleton)) {
-                    store(&mut bss.function, function);
+                if let Some(function) = attached.function() {
+                    object.globals.set("function", function)?;
                 }
                 Ok(attached)
             }
@@ -85,38 +81,27 @@ impl ProbePrograms {
     pub fn forget(&mut self) -> Result<()> {
         match &mut self.loaded {
             Loaded::User(probes) => user_programs::forget(&probes.borrow()),
-            Loaded::Kernel(skeleton) => {
-                if let Some(bss) = bss(skeleton) {
-                    for count in [
-                        &mut bss.hits,
-                        &mut bss.drops,
-                        &mut bss.errors,
-                        &mut bss.other_hits,
-                    ] {
-                        store(count, 0);
-                    }
-                    store(&mut bss.stack_id, -1);
+            Loaded::Kernel(object) => {
+                for count in ["hits", "drops", "errors", "other_hits"] {
+                    object.globals.set(count, 0)?;
                 }
-                Ok(())
+                object.globals.set("stack_id", u64::MAX)
             }
         }
     }
 
     /// Returns the counts that runs left since [`forget`](Self::forget).
     pub fn seen(&self) -> Result<ProbeCounts> {
-        let skeleton = match &self.loaded {
+        let globals = match &self.loaded {
             Loaded::User(probes) => return user_programs::seen(&probes.borrow()),
-            Loaded::Kernel(skeleton) => skeleton,
-        };
-        let Some(bss) = skeleton.maps.bss_data.as_deref() else {
-            return Ok(ProbeCounts::default());
+            Loaded::Kernel(object) => &object.globals,
         };
         Ok(ProbeCounts {
-            hits: fetch(&bss.hits),
-            drops: fetch(&bss.drops),
-            errors: fetch(&bss.errors),
-            stack_id: fetch(&bss.stack_id),
-            other_hits: fetch(&bss.other_hits),
+            hits: globals.get("hits")?,
+            drops: globals.get("drops")?,
+            errors: globals.get("errors")?,
+            stack_id: globals.get("stack_id")?.cast_signed(),
+            other_hits: globals.get("other_hits")?,
         })
     }
 
@@ -124,38 +109,22 @@ impl ProbePrograms {
     pub fn run_stats(&self, body: Body) -> Result<RunStats> {
         match &self.loaded {
             Loaded::User(_) => Ok(RunStats::default()),
-            Loaded::Kernel(skeleton) => {
-                RunStats::read(&skeleton.program(&name(self.attach.kind(), body))?)
+            Loaded::Kernel(object) => {
+                RunStats::read(&object.program(&name(self.attach.kind(), body))?)
             }
         }
     }
 }
 
-fn skeleton(
-    attach: Attach,
-    bodies: &[Body],
-    maps: &BodyMaps,
-) -> Result<OwnedSkeleton<ProbeSkel<'static>>> {
-    let names: Vec<String> = bodies
-        .iter()
-        .map(|&body| name(attach.kind(), body))
-        .collect();
-    OwnedSkeleton::new("probe", |storage| {
-        let mut open = ProbeSkelBuilder::default().open(storage)?;
-        maps.lend(&mut open)?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let chosen = names.iter().any(|name| program.name() == name.as_str());
-            program.set_autoload(chosen);
-            if chosen {
-                attach.aim(&mut program)?;
-            }
-        }
-        open.load()
-    })
-}
-
-fn bss<'a>(skeleton: &'a mut OwnedSkeleton<ProbeSkel<'static>>) -> Option<&'a mut types::bss> {
-    skeleton.maps.bss_data.as_deref_mut()
+fn load(attach: Attach, bodies: &[Body], maps: &BodyMaps) -> Result<NamedObject> {
+    let mut open = OpenNamed::open("probe")?;
+    maps.lend(&mut open)?;
+    for &body in bodies {
+        let name = name(attach.kind(), body);
+        open.with(&name)?;
+        open.change_program(&name, |program| attach.aim(program))?;
+    }
+    open.load()
 }
 
 /// A program's name in `bpf/probe.bpf.c`.

@@ -92,16 +92,7 @@ impl Settings {
             if let Some(why) = cut(name, layout.size(name)?, *value) {
                 return Err(wrong(file.path(), why));
             }
-            let section = layout.section(name)?.to_owned();
-            for mut map in object.maps_mut() {
-                // The name of a section's map is the section's behind the object's.
-                if !map.name().to_string_lossy().ends_with(&section) {
-                    continue;
-                }
-                if let Some(bytes) = map.initial_value_mut() {
-                    layout.initialise(name, *value, bytes)?;
-                }
-            }
+            layout.initialise(name, &layout.word(name, *value)?, object)?;
         }
         Ok(())
     }
@@ -175,7 +166,7 @@ impl ObjectFile {
         let layout = layout(self, &self.opened()?)?;
         let set = layout.section(name).and_then(|_| {
             // Large enough for any place.
-            layout.initialise(name, 0, &mut vec![0; 1 << 24])
+            layout.write(name, &layout.word(name, 0)?, &mut vec![0; 1 << 24])
         });
         set.map_err(|error| {
             wrong(

@@ -1,16 +1,17 @@
 //! Batches that are made of windows: runs of a program that can have only a few bodies each.
 
-use super::{Area, MAX_CPUS, Observation, Request, TimingSample, slice, wait_for_tick};
+use super::{MAX_CPUS, Observation, Request, TimingSample, slice, wait_for_tick};
 use crate::{
     error::{Error, Result, cpu_number},
+    globals::Globals,
     run::{self, SharedProgram, TestRun},
 };
 
 /// Has a batch on one CPU made of windows of at most so many bodies. Each is a run of the program, which times it; the times
 /// are added up.
-pub(crate) fn batch_in_windows<A: Area>(
+pub(crate) fn batch_in_windows(
     program: &SharedProgram,
-    area: &mut A,
+    area: &mut Globals,
     request: &Request<'_>,
     packet: &[u8],
     window: u64,

@@ -1,14 +1,10 @@
 //! Reads kernel memory, by a program that copies it.
 
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
-    object::OwnedSkeleton,
+    object::{NamedObject, OpenNamed},
     run::{self, SharedProgram},
-    skel::kernel_memory::{KernelMemorySkel, KernelMemorySkelBuilder},
-    timing::store,
 };
 
 /// See `bpf/kernel_memory.h`.
@@ -17,17 +13,15 @@ const CHUNK: usize = 1 << 20;
 /// A reader of kernel memory.
 pub(super) struct KernelReader {
     program: SharedProgram,
-    skeleton: OwnedSkeleton<KernelMemorySkel<'static>>,
+    object: NamedObject,
 }
 
 impl KernelReader {
     pub(super) fn load() -> Result<Self> {
-        let skeleton = OwnedSkeleton::new("kernel_memory", |storage| {
-            KernelMemorySkelBuilder::default().open(storage)?.load()
-        })?;
+        let object = OpenNamed::open("kernel_memory")?.load()?;
         Ok(KernelReader {
-            program: skeleton.runnable("copy_memory")?,
-            skeleton,
+            program: object.runnable("copy_memory")?,
+            object,
         })
     }
 
@@ -38,15 +32,12 @@ impl KernelReader {
             let chunk = CHUNK.min(count - all.len());
             let from = address.wrapping_add(all.len() as u64);
             let unreadable = || Error::Refused(format!("kernel memory at {from:#x} is unreadable"));
-            let area = self.skeleton.maps.bss_data.as_deref_mut();
-            let area = area.ok_or_else(unreadable)?;
-            store(&mut area.address, from);
-            store(&mut area.bytes, chunk as u32);
+            self.object.globals.set("address", from)?;
+            self.object.globals.set("bytes", chunk as u64)?;
             if run::on_cpu(&self.program, current_cpu(), &[])?.code != 0 {
                 return Err(unreadable());
             }
-            let area = self.skeleton.maps.bss_data.as_deref();
-            all.extend_from_slice(&area.ok_or_else(unreadable)?.copy[..chunk]);
+            all.extend_from_slice(&self.object.globals.bytes("copy")?[..chunk]);
         }
         Ok(all)
     }

@@ -15,10 +15,7 @@ mod tracepoint;
 use std::ffi::CString;
 
 use bpfcost_uprobe::object::load_quietly;
-use libbpf_rs::{
-    KprobeMultiOpts, Link, ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::{KprobeMultiOpts, Link, ProgramMut};
 
 use self::{all::AllFunctions, state::trouble};
 pub(super) use self::{
@@ -37,15 +34,11 @@ use super::{
     Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, driver::DriverCall,
 };
 use crate::{
-    error::{Error, Result, failed, no_area},
+    error::{Error, Result, failed},
     feature,
-    object::{OwnedSkeleton, choose},
-    run::SharedProgram,
-    skel::driver::{DriverSkel, DriverSkelBuilder, types},
-    timing::{self, Loop, Request},
+    timed::{OpenObject, TimedObject},
+    timing::{Loop, Request},
 };
-
-crate::timing_area!(types::bss);
 
 /// Bytes that ftrace's call and what stands before it take at most.
 const ENTRY_BYTES: u32 = 4;
@@ -57,8 +50,7 @@ const UNANSWERED: u64 = 1 << 63;
 pub(super) struct KernelDriver {
     driver: Driver,
     called: DriverCall,
-    program: SharedProgram,
-    skeleton: OwnedSkeleton<DriverSkel<'static>>,
+    object: TimedObject,
     kprobes: Option<KprobeList>,
     inside: Option<inside::Tools>,
     all: Option<AllFunctions>,
@@ -67,15 +59,12 @@ pub(super) struct KernelDriver {
 
 impl KernelDriver {
     pub(super) fn load(driver: Driver, called: DriverCall) -> Result<Self> {
-        let name = format!("{}{}", called.program, Loop::probe()?.suffix());
         let load = || {
-            OwnedSkeleton::new("driver", |storage| {
-                let mut open = DriverSkelBuilder::default().open(storage)?;
-                choose(open.open_object_mut(), |program| program == name);
-                open.load()
-            })
+            let mut open = OpenObject::open("driver", Loop::probe()?)?;
+            open.time(called.program)?;
+            open.load()
         };
-        let skeleton = if driver == Driver::Printk {
+        let object = if driver == Driver::Printk {
             load_quietly(load)?
         } else {
             load()?
@@ -83,8 +72,7 @@ impl KernelDriver {
         Ok(KernelDriver {
             driver,
             called,
-            program: skeleton.runnable(&name)?,
-            skeleton,
+            object,
             kprobes: KprobeList::open().ok(),
             inside: None,
             all: None,
@@ -108,18 +96,17 @@ impl Events for KernelDriver {
     }
 
     fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
-        let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
-            return Err(no_area("driver"));
-        };
         let request = Request {
             ops: ask.events,
             resets: 1,
             cpus: &[ask.cpu],
             after_tick: ask.after_tick,
         };
-        timing::store(&mut area.answers, UNANSWERED);
-        let seen = timing::batch(&self.program, area, &request, &[Vec::new()])?.remove(0);
-        let answer = timing::fetch(&area.answers);
+        self.object.set_variable("answers", UNANSWERED)?;
+        let packets = &[Vec::new()];
+        let seen = self.object.batch(self.called.program, &request, packets);
+        let seen = seen?.remove(0);
+        let answer = self.object.variable("answers")?;
         if !self.driver.may_answer(answer) {
             return Err(Error::Refused(format!(
                 "the last call of the driver {} answered {}: it was not the call that is timed",

@@ -2,10 +2,7 @@
 
 use std::io;
 
-use libbpf_rs::{
-    ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::ProgramMut;
 
 use super::{
     hook::{self, Hook},
@@ -14,11 +11,9 @@ use super::{
 };
 use crate::{
     attach::{Attach, Attachment, BatchRequest, BatchResult, Driver, Events},
-    error::{Error, Result, failed, no_area},
+    error::{Error, Result, failed},
     feature::Feature,
-    object::OwnedSkeleton,
-    skel::feeder::{FeederSkel, FeederSkelBuilder},
-    timing::{fetch, store},
+    object::{NamedObject, OpenNamed},
 };
 
 /// Most attempts at a run that signals interrupt.
@@ -28,12 +23,15 @@ const TRIES: u32 = 20;
 /// kernel's caches of packets as full as the one before did: they are filled and emptied by 16 and more.
 const AROUND: u64 = 2 * live::BATCH;
 
+/// The program that counts on the other end, which tests attach.
+const COUNT_ARRIVAL: &str = "count_arrival";
+
 /// Most frames of a run: as many as its count has room for.
 const MOST_EVENTS: u64 = (i32::MAX as u64 - AROUND) / live::BATCH * live::BATCH;
 
 /// A veth, and the program that fills it.
 pub(in crate::attach) struct Frames {
-    feeder: OwnedSkeleton<FeederSkel<'static>>,
+    feeder: NamedObject,
     veth: Veth,
     frame: Vec<u8>,
 }
@@ -42,15 +40,13 @@ impl Frames {
     pub(in crate::attach) fn start() -> Result<Self> {
         Feature::XdpFrames.require()?;
         let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
-        let feeder = OwnedSkeleton::new("feeder", |storage| {
-            let mut open = FeederSkelBuilder::default().open(storage)?;
-            open.progs.feed.set_autoload(true);
-            // Tests attach it.
-            open.progs.count_arrival.set_autoload(cfg!(test));
-            open.load()
-        })?;
+        let mut open = OpenNamed::open("feeder")?;
+        open.with("feed")?;
+        if cfg!(test) {
+            open.with(COUNT_ARRIVAL)?;
+        }
         Ok(Frames {
-            feeder,
+            feeder: open.load()?,
             veth,
             frame: datagram(),
         })
@@ -58,9 +54,9 @@ impl Frames {
 
     /// Runs the feeder once; false where a signal ended it early.
     fn run(&self, frames: u64) -> Result<bool> {
-        let feeder = &self.feeder.progs.feed;
+        let feeder = self.feeder.program("feed")?;
         self.veth
-            .within(|| match live::run(feeder, &self.frame, frames as u32) {
+            .within(|| match live::run(&feeder, &self.frame, frames as u32) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 Err(error) => Err(failed("the feeder of frames", "running it")(error)),
@@ -69,8 +65,7 @@ impl Frames {
 
     /// Frames until this one, from its start.
     fn fed(&self) -> u64 {
-        let bss = self.feeder.maps.bss_data.as_deref();
-        bss.map_or(0, |bss| fetch(&bss.frames))
+        self.feeder.globals.get("frames").unwrap_or(0)
     }
 }
 
@@ -91,17 +86,19 @@ impl Events for Frames {
             .next_multiple_of(live::BATCH);
         let mut made = 0;
         for _ in 0..TRIES {
-            let Some(bss) = self.feeder.maps.bss_data.as_deref_mut() else {
-                return Err(no_area("feeder"));
-            };
-            store(&mut bss.frames, 0);
-            store(&mut bss.first, live::BATCH);
-            store(&mut bss.last, live::BATCH + events);
+            let globals = &mut self.feeder.globals;
+            for (variable, value) in [
+                ("frames", 0),
+                ("first", live::BATCH),
+                ("last", live::BATCH + events),
+                ("after_tick", ask.after_tick.into()),
+                ("interface", SENDING.index.into()),
+            ] {
+                globals.set(variable, value)?;
+            }
             // A reading of the clock that is not made must not pass for that of an earlier batch.
-            store(&mut bss.before.clock, u64::MAX);
-            store(&mut bss.after.clock, 0);
-            store(&mut bss.after_tick, ask.after_tick.into());
-            store(&mut bss.interface, SENDING.index);
+            globals.set_member("before", 0, "clock", u64::MAX)?;
+            globals.set_member("after", 0, "clock", 0)?;
             let arrived = self.veth.arrived()?;
             let whole = self.run(events + AROUND)?;
             let fed = self.fed();
@@ -118,30 +115,34 @@ impl Events for Frames {
 }
 
 impl Frames {
+    /// A member of the feeder's readings before and after.
+    fn readings(&self, member: &str) -> Result<[u64; 2]> {
+        let globals = &self.feeder.globals;
+        Ok([
+            globals.member("before", 0, member)?,
+            globals.member("after", 0, member)?,
+        ])
+    }
+
     /// Computes the result from the feeder's readings between whole batches.
     fn driven(&self, events: u64, made: u64) -> Result<BatchResult> {
-        let runs = self.feeder.maps.bss_data.as_deref();
-        let runs = runs.map(|bss| [&bss.before.run, &bss.after.run].map(fetch));
-        if runs != Some([live::BATCH, live::BATCH + events]) {
+        let runs = self.readings("run")?;
+        if runs != [live::BATCH, live::BATCH + events] {
             return Err(Error::Refused(format!(
-                "the feeder read the clock at other frames than the first and the last: {runs:?}"
+                "the feeder read the clock at other frames than the first and the last: {:?}",
+                Some(runs)
             )));
         }
-        let read = self.feeder.maps.bss_data.as_deref().map(|bss| {
-            let between = |before: &u64, after: &u64| fetch(after).saturating_sub(fetch(before));
-            (
-                between(&bss.before.clock, &bss.after.clock),
-                between(&bss.before.ticks, &bss.after.ticks),
-                between(&bss.before.waits, &bss.after.waits),
-            )
-        });
-        let (elapsed, ticks, waits) = read.unwrap_or_default();
+        let between = |member| -> Result<u64> {
+            let [before, after] = self.readings(member)?;
+            Ok(after.saturating_sub(before))
+        };
         Ok(BatchResult {
             events,
             made,
-            elapsed_ns: elapsed as f64,
-            ticks,
-            waits,
+            elapsed_ns: between("clock")? as f64,
+            ticks: between("ticks")?,
+            waits: between("waits")?,
             // Frames come in sets.
             slices: Vec::new(),
         })
@@ -192,9 +193,9 @@ mod tests {
         };
         let cpu = crate::current_cpu();
         let _pinned = crate::CpuPin::to(cpu).expect("pinned");
-        let counter = &frames.feeder.progs.count_arrival;
+        let counter = frames.feeder.program(COUNT_ARRIVAL).expect("a program");
         let link = || {
-            hook::link(counter, RECEIVING.index, Hook::XdpNative)
+            hook::link(&counter, RECEIVING.index, Hook::XdpNative)
                 .map_err(failed("a counter", "attaching it"))
         };
         let _link = frames.veth.within(link).expect("a counter");
@@ -209,8 +210,8 @@ mod tests {
             let driven = frames.batch(&ask).expect("a batch");
             assert_eq!((driven.events, driven.made), (1024, 1024 + 128));
             assert_eq!(arrivals(&frames) - before, driven.made);
-            let bss = frames.feeder.maps.bss_data.as_deref().expect(".bss");
-            let seen = [&bss.before, &bss.after].map(|read| fetch(&read.arrivals) - before);
+            let seen = frames.readings("arrivals").expect("readings");
+            let seen = seen.map(|arrivals| arrivals - before);
             eprintln!("{driven:?}, arrived before the clock was read: {seen:?}");
             seen == [64, 64 + 1024]
         });
@@ -218,8 +219,7 @@ mod tests {
     }
 
     fn arrivals(frames: &Frames) -> u64 {
-        let bss = frames.feeder.maps.bss_data.as_deref().expect(".bss");
-        fetch(&bss.arrivals)
+        frames.feeder.globals.get("arrivals").expect("a variable")
     }
 
     #[test]

@@ -5,21 +5,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use libbpf_rs::{
-    ProgramMut, libbpf_sys as sys,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::{ProgramMut, libbpf_sys as sys};
 use rustix::io::Errno;
 
 use super::Mechanism;
 use crate::{
     cpu::current_cpu,
-    error::{Result, failed, lacks},
-    object::OwnedSkeleton,
-    run,
-    skel::sites::{SitesSkel, SitesSkelBuilder, types},
-    stats,
-    timing::{fetch, store},
+    error::{Result, failed},
+    object::{NamedObject, OpenNamed},
+    run, stats,
 };
 
 const NOTE_CALLER: &str = "note_caller";
@@ -36,9 +30,11 @@ pub(super) struct Counted {
 impl Counted {
     /// Runs for the calling thread.
     pub(super) fn here() -> Result<Self> {
-        let mut skeleton = skeleton(NOTE_CALLER, |_| Ok(()))?;
-        run::on_cpu(&skeleton.runnable(NOTE_CALLER)?, current_cpu(), &[])?;
-        let caller = fetch(&bss(&mut skeleton)?.caller);
+        let mut open = OpenNamed::open("sites")?;
+        open.with(NOTE_CALLER)?;
+        let object = open.load()?;
+        run::on_cpu(&object.runnable(NOTE_CALLER)?, current_cpu(), &[])?;
+        let caller = object.globals.get("caller")?;
         Ok(Counted { caller, witness: 0 })
     }
 }
@@ -46,7 +42,7 @@ impl Counted {
 /// Loaded programs. Dropping them frees them.
 pub(super) struct SitePrograms {
     mechanism: Mechanism,
-    skeleton: OwnedSkeleton<SitesSkel<'static>>,
+    object: NamedObject,
     /// The same program for further functions.
     clones: Vec<OwnedFd>,
 }
@@ -54,12 +50,14 @@ pub(super) struct SitePrograms {
 impl SitePrograms {
     /// Loads the program; where it is loaded for a function, for `target`.
     pub(super) fn load(mechanism: Mechanism, target: Option<&str>) -> Result<Self> {
-        let skeleton = skeleton(name(mechanism), |program| {
+        let mut open = OpenNamed::open("sites")?;
+        open.with(name(mechanism))?;
+        open.change_program(name(mechanism), |program| {
             mechanism.attach().aim_at(program, target)
         })?;
         Ok(SitePrograms {
             mechanism,
-            skeleton,
+            object: open.load()?,
             clones: Vec::new(),
         })
     }
@@ -91,7 +89,7 @@ impl SitePrograms {
 
     /// The program.
     pub(super) fn program(&self) -> Result<ProgramMut<'_>> {
-        self.skeleton.program(name(self.mechanism))
+        self.object.program(name(self.mechanism))
     }
 
     /// Those that were loaded again.
@@ -101,22 +99,18 @@ impl SitePrograms {
 
     /// Sets the thread and function whose runs are counted.
     pub(super) fn count(&mut self, counted: Counted) -> Result<()> {
-        let bss = bss(&mut self.skeleton)?;
-        store(&mut bss.caller, counted.caller);
-        store(&mut bss.witness, counted.witness);
-        Ok(())
+        self.object.globals.set("caller", counted.caller)?;
+        self.object.globals.set("witness", counted.witness)
     }
 
     /// Runs that counted so far.
     pub(super) fn hits(&self) -> u64 {
-        let bss = self.skeleton.maps.bss_data.as_deref();
-        bss.map_or(0, |bss| fetch(&bss.hits))
+        self.object.globals.get("hits").unwrap_or(0)
     }
 
     /// The address of the function of the last one.
     pub(super) fn last(&self) -> u64 {
-        let bss = self.skeleton.maps.bss_data.as_deref();
-        bss.map_or(0, |bss| fetch(&bss.last))
+        self.object.globals.get("last").unwrap_or(0)
     }
 
     /// The kernel's numbers of all of them.
@@ -125,11 +119,6 @@ impl SitePrograms {
         let clones = self.clones.iter().map(stats::number);
         std::iter::once(Ok(first)).chain(clones).collect()
     }
-}
-
-fn bss<'a>(skeleton: &'a mut OwnedSkeleton<SitesSkel<'static>>) -> Result<&'a mut types::bss> {
-    let bss = skeleton.maps.bss_data.as_deref_mut();
-    bss.ok_or_else(|| lacks("sites", "global variables"))
 }
 
 fn name(mechanism: Mechanism) -> &'static str {
@@ -141,23 +130,6 @@ fn name(mechanism: Mechanism) -> &'static str {
         Mechanism::Tcx => "on_tcx",
         Mechanism::Xdp => "on_xdp",
     }
-}
-
-fn skeleton(
-    name: &str,
-    aim: impl Fn(&mut libbpf_rs::OpenProgramMut<'_>) -> libbpf_rs::Result<()>,
-) -> Result<OwnedSkeleton<SitesSkel<'static>>> {
-    OwnedSkeleton::new("sites", |storage| {
-        let mut open = SitesSkelBuilder::default().open(storage)?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let chosen = program.name() == name;
-            program.set_autoload(chosen);
-            if chosen {
-                aim(&mut program)?;
-            }
-        }
-        open.load()
-    })
 }
 
 /// Loads a loaded program again, for another function.
