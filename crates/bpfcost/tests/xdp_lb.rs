@@ -3,9 +3,12 @@
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;
 
+use std::time::Duration;
+
 use bpfcost::builtin::xdp_lb::XdpLb;
 use bpfcost_bpf::{lb::Datapath, timing::Loop};
 use bpfcost_model::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing};
+use bpfcost_process::wait_until;
 
 const BATCH: Batch = Batch(5000);
 /// Operations of the first batch of a trial, which warms up.
@@ -233,16 +236,11 @@ fn nothing_is_left_in_the_kernel() {
     assert!(!while_loaded.is_empty(), "a loaded epoch has programs");
     epoch.unload().expect("unload");
     // Tests run at once: some of these may be others', which end soon too.
-    let patience = std::time::Instant::now() + std::time::Duration::from_secs(120);
-    loop {
-        let left: Vec<u32> = own().iter().map(|one| one.id).collect();
-        if !while_loaded.iter().any(|id| left.contains(id)) {
-            break;
-        }
-        assert!(
-            std::time::Instant::now() < patience,
-            "{while_loaded:?} left: {left:?}"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let (limit, step) = (Duration::from_secs(120), Duration::from_millis(50));
+    let left = || own().into_iter().map(|one| one.id).collect::<Vec<u32>>();
+    let freed = wait_until(limit, step, || {
+        let left = left();
+        !while_loaded.iter().any(|id| left.contains(id))
+    });
+    assert!(freed, "{while_loaded:?} left: {:?}", left());
 }

@@ -14,9 +14,9 @@ use procfs::process::Process;
 use super::process_tree;
 
 /// Processes that start or end meanwhile look like strangers; then it is looked again.
-const LOOKS: u32 = 10;
+const ATTEMPTS: u32 = 10;
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// The control group in which these processes are, with what they started and nothing else; `None` where they share
 /// theirs with others, as in a user's session, or where none has an account of CPU time.
@@ -25,11 +25,11 @@ pub fn group_of(pids: &[u32]) -> Option<PathBuf> {
     let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", pids.first()?)).ok()?;
     let mut groups = places(&mounts, &cgroups).into_iter();
     groups.find(|group| {
-        let looks = |look| {
-            sleep(PAUSE * u32::from(look > 0));
+        let attempt = |number| {
+            sleep(POLL_INTERVAL * u32::from(number > 0));
             belongs_to(group, pids)
         };
-        cgroup::cpu_ns(group).is_some() && (0..LOOKS).any(looks)
+        cgroup::cpu_ns(group).is_some() && (0..ATTEMPTS).any(attempt)
     })
 }
 

@@ -11,6 +11,7 @@ pub mod program;
 pub mod reaper;
 pub mod restore;
 mod run_context;
+mod wait;
 pub mod xdg;
 
 pub use clock::{ProcessClock, ProcessTime};
@@ -19,3 +20,4 @@ pub use output::{Capture, Search};
 pub use process::{ChildFailed, Process, allow_files, describe_exit, process_name};
 pub use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
+pub use wait::wait_until;

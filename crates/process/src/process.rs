@@ -36,9 +36,9 @@ use crate::{
 pub struct ChildFailed(pub String);
 
 /// How long a process may take to end after it was asked to.
-const FAREWELL: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Bytes of its output that an error shows.
 const SHOWN: usize = 600;
 /// A shell that enters a control group and becomes the program, so that nothing that this starts is ever outside.
@@ -230,7 +230,7 @@ impl Process {
                 return Ok(status);
             }
             // Where a probe traces it just then, its parent can ask for its status a moment later.
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
             able = clock.elapsed(self.id()).able();
         }
         self.ended()?.with_context(|| {
@@ -306,14 +306,16 @@ impl Process {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(self.pid(), signal);
             let clock = ProcessClock::start(self.id());
-            while !clock.exceeds(self.id(), FAREWELL) && matches!(self.child.try_wait(), Ok(None)) {
-                sleep(LOOK);
+            while !clock.exceeds(self.id(), EXIT_TIMEOUT)
+                && matches!(self.child.try_wait(), Ok(None))
+            {
+                sleep(POLL_INTERVAL);
             }
         }
         match &self.cgroup {
             Some(cgroup) => {
                 if self.is_talked_to {
-                    cgroup.wait_until_empty(FAREWELL);
+                    cgroup.wait_until_empty(EXIT_TIMEOUT);
                 }
                 cgroup.kill();
             }
@@ -325,7 +327,7 @@ impl Process {
             self.reaper.done(duty);
         }
         // One that hangs in the kernel does not even die; the reaper removes its group when it does.
-        let _ = self.end_within(FAREWELL);
+        let _ = self.end_within(EXIT_TIMEOUT);
     }
 }
 

@@ -3,14 +3,7 @@
 //! It is more exact than the client's count: when a client stops at a given time, operations are under way that the
 //! server works on and the probe sees, but the client does not count.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    net::SocketAddr,
-    path::PathBuf,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use procfs::{
@@ -19,12 +12,12 @@ use procfs::{
 };
 
 use super::{AccessLog, Reading};
-use bpfcost_process::{Process, RunContext, holds};
+use bpfcost_process::{Process, RunContext, holds, wait_until};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Lines and sums of a log.
 #[derive(Debug, PartialEq)]
@@ -85,7 +78,7 @@ impl AccessLog {
         fs::rename(&log, &old).with_context(|| format!("cannot move {}", log.display()))?;
         let command = context.command(&self.reopen)?;
         let mut process = Process::start(&command, &context.client_cpus, &[])?;
-        if !process.wait(PATIENCE)?.success() {
+        if !process.wait(TIMEOUT)?.success() {
             bail!("{} failed\n{}", command.join(" "), process.tail());
         }
         let moved = FDTarget::Path(old.clone());
@@ -101,12 +94,13 @@ impl AccessLog {
 
 /// Waits for something that a server does.
 fn wait(otherwise: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    while !done()? {
-        if begun.elapsed() > PATIENCE {
-            bail!("{otherwise}, {} s later", PATIENCE.as_secs());
-        }
-        sleep(LOOK);
+    let mut outcome = Ok(false);
+    wait_until(TIMEOUT, POLL_INTERVAL, || {
+        outcome = done();
+        !matches!(outcome, Ok(false))
+    });
+    if !outcome? {
+        bail!("{otherwise}, {} s later", TIMEOUT.as_secs());
     }
     Ok(())
 }

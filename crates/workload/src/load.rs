@@ -10,7 +10,7 @@ use super::{Client, Error, Output, Reading};
 use bpfcost_process::{Capture, Process, RunContext, describe_exit};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(60);
 /// That many windows.
 const WINDOWS: u32 = 10;
 /// No load is shorter: it would be the start of a program that is measured.
@@ -61,9 +61,9 @@ impl Client {
             // One run may be told to last for a window.
             Some(within_s) => {
                 let window = Duration::from_millis(window_ms);
-                Duration::from_secs_f64(within_s).max(window + PATIENCE)
+                Duration::from_secs_f64(within_s).max(window + GRACE)
             }
-            None => WINDOWS * Duration::from_millis(window_ms) + PATIENCE,
+            None => WINDOWS * Duration::from_millis(window_ms) + GRACE,
         }
     }
 
@@ -72,7 +72,7 @@ impl Client {
         if self.warm_up.is_empty() {
             self.limit(window_ms)
         } else {
-            PATIENCE
+            GRACE
         }
     }
 }

@@ -20,7 +20,7 @@ use bpfcost_process::{
 };
 
 /// How often a server is asked whether it is ready.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// What servers print whose port is taken, where that can't be seen from outside.
 const IN_USE: &str = "address already in use";
 
@@ -116,7 +116,7 @@ impl Server {
                 ))
                 .into());
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 

@@ -25,10 +25,10 @@ pub(crate) const VARIABLE: &str = "BPFCOST_MUTANT";
 /// CPU time that a judge may take: a mutant may never end. On a busy machine that says more than the clock, which
 /// decides where it only waits.
 const CPU_TIME: Duration = Duration::from_secs(30);
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Disturbed tries of a judge before the run ends.
-const TRIES: u32 = 60;
+const ATTEMPTS: u32 = 60;
 
 /// Held by a judge that must be alone.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -114,7 +114,7 @@ impl Workshop {
     /// Has a judge run an object, until no other program disturbs it.
     fn before(&self, judge: &Judge, object: &Path) -> Result<(Verdict, String)> {
         let _alone = judge.alone.then(|| ALONE.lock());
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let (verdict, said) = self.once(judge, object)?;
             if let Some(verdict) = verdict {
                 return Ok((verdict, said));
@@ -151,7 +151,7 @@ impl Workshop {
 fn ends(child: &mut Child) -> Result<bool> {
     let begun = Instant::now();
     while child.try_wait()?.is_none() {
-        if cpu_time(child) > CPU_TIME || begun.elapsed() > PATIENCE {
+        if cpu_time(child) > CPU_TIME || begun.elapsed() > TIMEOUT {
             return Ok(child.try_wait()?.is_some());
         }
         sleep(Duration::from_millis(5));

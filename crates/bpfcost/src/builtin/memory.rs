@@ -2,16 +2,18 @@
 
 use std::{fs, thread, time::Duration};
 
+use bpfcost_process::wait_until;
+
 /// Maximum time that the kernel may take to free tables before the next epoch goes on regardless.
-const FREE_PATIENCE: Duration = Duration::from_millis(300);
+const FREE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Interval between two checks for freed tables.
-const FREE_POLL: Duration = Duration::from_millis(2);
+const FREE_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Memory that may come and go meanwhile for other reasons, in KiB.
 const FREE_SLACK_KIB: u64 = 1024;
 
 /// Maximum number of repeated reads of a count that may still change, and the pause before each.
 const STEADY_READS: usize = 20;
-const STEADY_POLL: Duration = Duration::from_millis(10);
+const STEADY_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Vmalloc memory, which tables are made of, in KiB; `None` where the kernel does not report it.
 #[derive(Clone, Copy, Debug)]
@@ -26,13 +28,9 @@ impl KernelMemory {
     /// Waits until no more is in use than at `self`; a map is freed some time after its last reference.
     pub(super) fn wait_until_freed(self) {
         let Some(before) = self.0 else { return };
-        let mut waited = Duration::ZERO;
-        while waited < FREE_PATIENCE
-            && vmalloc_used().is_some_and(|now| now > before + FREE_SLACK_KIB)
-        {
-            thread::sleep(FREE_POLL);
-            waited += FREE_POLL;
-        }
+        wait_until(FREE_TIMEOUT, FREE_POLL_INTERVAL, || {
+            vmalloc_used().is_none_or(|now| now <= before + FREE_SLACK_KIB)
+        });
     }
 }
 
@@ -54,7 +52,7 @@ pub(super) fn kernel_bytes() -> Option<u64> {
 /// [`kernel_bytes`], once they are the same twice in a row: what was freed before is no longer among them. On a busy machine
 /// they may never be; then what they are after a fifth of a second.
 pub(super) fn steady_kernel_bytes() -> Option<u64> {
-    steady(kernel_bytes, || thread::sleep(STEADY_POLL))
+    steady(kernel_bytes, || thread::sleep(STEADY_POLL_INTERVAL))
 }
 
 /// Reads until two results in a row are equal, or the reads are used up, and returns the last result.

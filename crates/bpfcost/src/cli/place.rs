@@ -34,7 +34,7 @@ use bpfcost_target::{
 use bpfcost_workload::outside::free_port;
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
-const LISTEN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wall time that a guest has to end the trial under way once it is asked to. A slow one loses that trial: a person
 /// waits for the prompt.
@@ -360,7 +360,7 @@ fn start(
             Some(Message::Failed(failure)) => {
                 return Err(inside(&job.plan.target, failure));
             }
-            _ => sleep(LISTEN),
+            _ => sleep(POLL_INTERVAL),
         }
         if interrupt.load(Ordering::Relaxed) {
             return Err(interrupted(
@@ -447,7 +447,7 @@ fn measure_there(
             }
             Some(Message::Failed(failure)) => return Err(inside(&plan.target, failure)),
             Some(Message::Machine(_) | Message::Gone(_)) => {}
-            None => sleep(LISTEN),
+            None => sleep(POLL_INTERVAL),
         }
         match asked {
             None if interrupt.load(Ordering::Relaxed) => {

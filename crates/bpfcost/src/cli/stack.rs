@@ -37,11 +37,11 @@ use bpfcost_target::Host;
 use bpfcost_text::number;
 
 /// How long a look for reports takes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often progress is drawn, in Hz.
 const DRAWN_HZ: u8 = 5;
 /// How often modules are looked for, and progress is shown.
-const TURN: Duration = Duration::from_millis(200);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Show which kernel stacks lead to a function or tracepoint, and how often
 ///
@@ -175,8 +175,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }
-        watch.show(&counter.poll(left.unwrap_or(LOOK).min(LOOK))?)?;
-        if turn.elapsed() < TURN {
+        watch.show(&counter.poll(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))?)?;
+        if turn.elapsed() < REFRESH_INTERVAL {
             continue;
         }
         turn = Instant::now();

@@ -2,8 +2,7 @@
 
 use std::{
     io::{IsTerminal as _, stdout},
-    sync::atomic::{AtomicBool, Ordering},
-    thread::sleep,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -16,11 +15,12 @@ use super::{
     parse,
 };
 use crate::top::{TopView, Watcher, text};
+use bpfcost_process::wait_until;
 use bpfcost_report::style::Style;
 use bpfcost_target::Host;
 
 /// How often a signal is looked for.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Show the cost of all BPF programs loaded on this machine: run rate, time, owner
 ///
 /// It switches on the kernel's run time statistics (bpf_stats) while it runs, and shows what they cost. Needs root or
@@ -62,8 +62,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let begun = Instant::now();
     loop {
         let left = args.time.map(|time| time.saturating_sub(begun.elapsed()));
-        wait(left.unwrap_or(args.every).min(args.every), &ended);
-        let interrupted = ended.load(Ordering::Relaxed);
+        let left = left.unwrap_or(args.every).min(args.every);
+        let interrupted = wait_until(left, POLL_INTERVAL, || ended.load(Ordering::Relaxed));
         // A watch without an end is ended like that; what was seen of its last interval is no full one.
         if interrupted {
             return Ok(if args.once || args.time.is_some() {
@@ -81,18 +81,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         if !goes_on || args.once || args.time.is_some_and(|time| begun.elapsed() >= time) {
             return Ok(Exit::Done);
         }
-    }
-}
-
-/// Waits for so long, or until a signal.
-fn wait(time: Duration, ended: &AtomicBool) {
-    let begun = Instant::now();
-    while !ended.load(Ordering::Relaxed) {
-        let left = time.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return;
-        }
-        sleep(left.min(LOOK));
     }
 }
 

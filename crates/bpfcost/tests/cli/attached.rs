@@ -6,9 +6,10 @@ use std::{
     fs::{self, File},
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use bpfcost_process::wait_until;
 
 use crate::{
     require,
@@ -43,15 +44,9 @@ fn left_groups() -> BTreeSet<PathBuf> {
 /// One that is being made or removed by another test is free for a moment.
 #[track_caller]
 fn assert_no_group_is_left() {
-    let begun = Instant::now();
-    while !left_groups().is_empty() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            left_groups()
-        );
-        sleep(Duration::from_millis(20));
-    }
+    let (limit, step) = (Duration::from_secs(5), Duration::from_millis(20));
+    let none_is_left = wait_until(limit, step, || left_groups().is_empty());
+    assert!(none_is_left, "{:?}", left_groups());
 }
 
 /// One test at a time: they would see each other at the same events.

@@ -5,14 +5,15 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use bpfcost_process::wait_until;
 
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer; on an idle machine each ends within a second or two.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A run whose record will be `x.json`. Killed when dropped.
 pub(crate) struct Running {
@@ -71,24 +72,18 @@ impl Running {
 
     /// Waits until its journal is as wanted; `false` where it ended before that was seen.
     pub(crate) fn until_or_end(&mut self, wanted: impl Fn(&str) -> bool) -> bool {
-        let begun = Instant::now();
-        while !wanted(&self.journal()) {
-            if self.is_over() {
-                return false;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{}", self.journal());
-            sleep(Duration::from_millis(1));
-        }
-        true
+        let mut is_as_wanted = false;
+        let in_time = wait_until(TIMEOUT, Duration::from_millis(1), || {
+            is_as_wanted = wanted(&self.journal());
+            is_as_wanted || self.is_over()
+        });
+        assert!(in_time, "{}", self.journal());
+        is_as_wanted
     }
 
     /// Waits for so long, or until it ends; whether it has ended.
     pub(crate) fn ends_within(&mut self, time: Duration) -> bool {
-        let begun = Instant::now();
-        while begun.elapsed() < time && !self.is_over() {
-            sleep(Duration::from_millis(1));
-        }
-        self.is_over()
+        wait_until(time, Duration::from_millis(1), || self.is_over())
     }
 
     /// Returns true if it has ended.
@@ -111,14 +106,13 @@ impl Running {
     /// Waits until it holds something.
     #[track_caller]
     pub(crate) fn until_it_holds(&mut self) -> Held {
-        let begun = Instant::now();
-        loop {
-            let held = self.held();
-            if !held.is_empty() {
-                return held;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it loads nothing");
-        }
+        let mut held = Held::default();
+        let holds = wait_until(TIMEOUT, Duration::ZERO, || {
+            held = self.held();
+            !held.is_empty()
+        });
+        assert!(holds, "it loads nothing");
+        held
     }
 
     /// Sends a signal by its name.
@@ -180,17 +174,12 @@ impl Held {
     /// program, so that one that was left would show.
     #[track_caller]
     pub(crate) fn assert_freed(&self) {
-        let begun = Instant::now();
-        loop {
+        let freed = wait_until(TIMEOUT, Duration::from_millis(10), || {
             let programs = bpfcost_bpf::loaded_programs();
             let maps = bpfcost_bpf::loaded_maps();
-            let left = programs.iter().any(|one| self.programs.contains(&one.id))
-                || maps.iter().any(|id| self.maps.contains(id));
-            if !left {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "left in the kernel: {self:?}");
-            sleep(Duration::from_millis(10));
-        }
+            !programs.iter().any(|one| self.programs.contains(&one.id))
+                && !maps.iter().any(|id| self.maps.contains(id))
+        });
+        assert!(freed, "left in the kernel: {self:?}");
     }
 }

@@ -5,10 +5,11 @@ use std::{
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bpfcost_bpf::idle::{self, Idle};
+use bpfcost_process::wait_until;
 use serde_json::Value;
 
 use crate::{
@@ -169,11 +170,9 @@ fn watching(tool: &Tool, program: &Idle, line: &str) -> Child {
 /// Waits until the kernel's account is on, or off.
 #[track_caller]
 pub(crate) fn await_account(program: &Idle, on: bool) {
-    let begun = Instant::now();
-    while (program.run(1).expect("a run").stats.run_cnt > 0) != on {
-        assert!(begun.elapsed() < Duration::from_secs(60), "on: {on}");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let (limit, step) = (Duration::from_secs(60), Duration::from_millis(10));
+    let is_on = || program.run(1).expect("a run").stats.run_cnt > 0;
+    assert!(wait_until(limit, step, || is_on() == on), "on: {on}");
 }
 
 fn signalled(child: Child, signal: &str) -> Said {

@@ -12,11 +12,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use bpfcost_process::wait_until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// No answer takes longer, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Debian's Chromium, or the one that `BPFCOST_CHROMIUM` names.
 pub fn find() -> Option<PathBuf> {
@@ -118,7 +119,7 @@ impl Browser {
     }
 
     fn wait(&mut self, wanted: impl Fn(&Value) -> bool, what: &str) -> Result<Value> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let message = self
@@ -233,14 +234,11 @@ impl Drop for Browser {
     fn drop(&mut self) {
         self.session = None;
         let closed = self.call("Browser.close", json!({})).is_ok();
-        let end = Instant::now() + Duration::from_secs(if closed { 10 } else { 0 });
-        while Instant::now() < end {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
+        let limit = Duration::from_secs(if closed { 10 } else { 0 });
+        let has_ended = || matches!(self.child.try_wait(), Ok(Some(_)));
+        if !wait_until(limit, Duration::from_millis(20), has_ended) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

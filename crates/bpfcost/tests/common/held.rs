@@ -1,19 +1,17 @@
 //! Resources that the kernel holds for programs like ours, for tests that nothing is left behind.
 
-use std::{
-    collections::BTreeSet,
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use bpfcost_bpf::{loaded_maps, loaded_programs};
+use bpfcost_process::wait_until;
 
 /// Waits until the kernel has freed what went before, which it does behind the caller's back.
 pub(crate) fn settled(as_it_should_be: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !as_it_should_be() && begun.elapsed() < Duration::from_secs(60) {
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(
+        Duration::from_secs(60),
+        Duration::from_millis(50),
+        as_it_should_be,
+    );
 }
 
 /// Resources that the kernel holds for programs like ours, a line each.

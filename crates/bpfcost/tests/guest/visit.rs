@@ -4,16 +4,17 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use bpfcost_process::wait_until;
 use bpfcost_target::guest::HOOKS;
 
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer. On an idle machine a guest is measured in 20 s.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One of the cheapest cases.
 pub(crate) const QUICK: &str = "run ladder --quick --seed 7 --case added-10";
@@ -72,13 +73,14 @@ impl Visit {
 
     #[track_caller]
     pub(crate) fn wait_for(&mut self, ready: impl Fn(&Visit) -> bool) {
-        let begun = Instant::now();
-        while !ready(self) {
+        let in_time = wait_until(TIMEOUT, POLL_INTERVAL, || {
+            let is_ready = ready(self);
             let child = self.child.as_mut().expect("it has not ended");
-            assert!(child.try_wait().expect("a child").is_none(), "it has ended");
-            assert!(begun.elapsed() < PATIENCE, "it takes too long");
-            sleep(Duration::from_millis(20));
-        }
+            let has_ended = child.try_wait().expect("a child").is_some();
+            assert!(is_ready || !has_ended, "it has ended");
+            is_ready
+        });
+        assert!(in_time, "it takes too long");
     }
 
     /// Sends a signal by its name.
@@ -167,9 +169,9 @@ fn children(tool: &Tool) -> Vec<(u32, String)> {
 /// No process, no file, no mount. The reaper that removes them may take a moment.
 #[track_caller]
 pub(crate) fn assert_nothing_left(tool: &Tool) {
-    let begun = Instant::now();
     let scratch = tool.path("scratch");
-    loop {
+    let mut left = String::new();
+    let nothing_is_left = wait_until(TIMEOUT, POLL_INTERVAL, || {
         let files: Vec<_> = fs::read_dir(&scratch)
             .expect("a folder")
             .flatten()
@@ -177,13 +179,8 @@ pub(crate) fn assert_nothing_left(tool: &Tool) {
         let processes = processes(tool);
         let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
         let mounted = mounts.contains(&scratch.display().to_string());
-        if files.is_empty() && processes.is_empty() && !mounted {
-            return;
-        }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "left: {files:?}, {processes:?}, mounted: {mounted}"
-        );
-        sleep(Duration::from_millis(20));
-    }
+        left = format!("{files:?}, {processes:?}, mounted: {mounted}");
+        files.is_empty() && processes.is_empty() && !mounted
+    });
+    assert!(nothing_is_left, "left: {left}");
 }

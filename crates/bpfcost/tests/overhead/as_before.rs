@@ -1,13 +1,9 @@
 //! Units and sysctls are afterwards as they were before, also after a kill. `systemctl` is played by a script, and
 //! the sysctl by a file.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    process::Command,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
+
+use bpfcost_process::wait_until;
 
 use crate::{
     measuring::{Measuring, run},
@@ -16,7 +12,8 @@ use crate::{
 };
 
 /// The longest time to put something back.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Keeps the unit's state in a file.
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -79,15 +76,9 @@ fn a_unit_after_a_run() {
 /// Waits until a file of the tool's says so.
 #[track_caller]
 fn until(tool: &Tool, file: &str, wanted: &str) {
-    let begun = Instant::now();
-    loop {
-        let said = fs::read_to_string(tool.path(file)).unwrap_or_default();
-        if said.trim() == wanted {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{file} says {said}");
-        sleep(Duration::from_millis(2));
-    }
+    let said = || fs::read_to_string(tool.path(file)).unwrap_or_default();
+    let as_wanted = wait_until(TIMEOUT, POLL_INTERVAL, || said().trim() == wanted);
+    assert!(as_wanted, "{file} says {}", said());
 }
 
 /// The next start has nothing to do.
@@ -101,13 +92,10 @@ fn nothing_is_left_to_do(tool: &Tool) {
 /// Waits until no note about a setting to restore is left.
 #[track_caller]
 fn until_no_notes(tool: &Tool) {
-    let begun = Instant::now();
     let notes =
         || fs::read_dir(tool.path(&format!("{STATE}/bpfcost/restore"))).map_or(0, Iterator::count);
-    while notes() > 0 {
-        assert!(begun.elapsed() < PATIENCE, "{} notes", notes());
-        sleep(Duration::from_millis(2));
-    }
+    let none_is_left = wait_until(TIMEOUT, POLL_INTERVAL, || notes() == 0);
+    assert!(none_is_left, "{} notes", notes());
 }
 
 #[test]

@@ -3,14 +3,15 @@
 use std::{
     fs,
     process::{Child, Command},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use bpfcost_process::wait_until;
 
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A run whose record will be `x.json`.
 pub(crate) struct Measuring<'a> {
@@ -53,19 +54,19 @@ impl<'a> Measuring<'a> {
     #[track_caller]
     pub(crate) fn until(&mut self, is_there: impl Fn(&str) -> bool) {
         let journal = self.tool.path("x.json.journal");
-        let begun = Instant::now();
-        loop {
-            let text = fs::read_to_string(&journal).unwrap_or_default();
+        let mut text = String::new();
+        let in_time = wait_until(TIMEOUT, Duration::from_millis(20), || {
+            text = fs::read_to_string(&journal).unwrap_or_default();
             if is_there(&text) {
-                return;
+                return true;
             }
             let child = self.child.as_mut().expect("it runs");
             if child.try_wait().expect("a child").is_some() {
                 panic!("it ended before: {:?}", self.end());
             }
-            assert!(begun.elapsed() < PATIENCE, "it is not there: {text}");
-            sleep(Duration::from_millis(20));
-        }
+            false
+        });
+        assert!(in_time, "it is not there: {text}");
     }
 
     /// Asks it to end, and waits for that; what it said. Nothing of its probes may be left.

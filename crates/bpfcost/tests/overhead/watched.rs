@@ -3,10 +3,10 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use bpfcost_process::wait_until;
 use serde_json::Value;
 
 use crate::{
@@ -112,26 +112,20 @@ fn no_process_is_left_probed_or_stopped_by_a_kill() {
     let mut run = Measuring::start(&tool, &["user:calls.bpf.o", "--watch", &id]);
     run.until_trials_of(&[1]);
     // In the middle of a window with the probe.
-    wait_until(|| !patched(service.0.id()).is_empty());
+    until(|| !patched(service.0.id()).is_empty());
     run.kill();
-    wait_until(|| patched(service.0.id()).is_empty());
+    until(|| patched(service.0.id()).is_empty());
     let length = || fs::metadata(&turns).expect("turns").len();
     let before = length();
-    wait_until(|| length() > before + 100);
+    until(|| length() > before + 100);
     service.lives();
 }
 
 /// Waits until something is so, for half a minute.
 #[track_caller]
-fn wait_until(is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "it takes too long"
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
+fn until(is_so: impl Fn() -> bool) {
+    let (limit, step) = (Duration::from_secs(30), Duration::from_millis(1));
+    assert!(wait_until(limit, step, is_so), "it takes too long");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use bpfcost_process::wait_until;
+
 use crate::{
     definition::{CLIENT, REDIS, able, called, family, with},
     own_cgroups::groups,
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// The longest that a killed process may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Resources of a run in a window.
 struct Had {
@@ -63,7 +65,7 @@ fn in_a_window(tool: &Tool) -> (Running, Had) {
                 },
             );
         }
-        assert!(begun.elapsed() < PATIENCE, "no server among {pids:?}");
+        assert!(begun.elapsed() < TIMEOUT, "no server among {pids:?}");
         sleep(Duration::from_millis(5));
     }
 }
@@ -97,11 +99,10 @@ impl Had {
 
     #[track_caller]
     fn assert_gone(&self) {
-        let begun = Instant::now();
-        while !self.left().is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "left: {:?}", self.left());
-            sleep(Duration::from_millis(20));
-        }
+        let gone = wait_until(TIMEOUT, Duration::from_millis(20), || {
+            self.left().is_empty()
+        });
+        assert!(gone, "left: {:?}", self.left());
     }
 }
 
@@ -139,11 +140,8 @@ fn killed_in_preparation() {
         files.split_off(1)
     };
     let until = |wanted: &dyn Fn(&[PathBuf]) -> bool| {
-        let begun = Instant::now();
-        while !wanted(&files()) {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", files());
-            sleep(Duration::from_millis(5));
-        }
+        let as_wanted = wait_until(TIMEOUT, Duration::from_millis(5), || wanted(&files()));
+        assert!(as_wanted, "{:?}", files());
     };
     let made = |path: &PathBuf| path.display().to_string().contains("/made-");
     until(&|files| files.iter().any(made));

@@ -14,14 +14,15 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::cgroup as groups;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
+
+use crate::wait_until;
 
 mod cgroup;
 mod scratch;
@@ -31,8 +32,10 @@ pub use scratch::Scratch;
 
 /// This program, even where its file was replaced meanwhile.
 const MYSELF: &str = "/proc/self/exe";
-/// How long a folder may resist: what dies at the same moment may still write to it. How long what ends by itself may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Limit for the removal of a folder, to which a process that dies at the same moment may still write, and for processes
+/// that end by themselves.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Something to be done when this process is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +191,7 @@ impl Duty {
             Duty::Cgroup(path) => {
                 let _ = groups::clear(path);
             }
-            Duty::Await(path) => groups::wait_until_empty(path, PATIENCE),
+            Duty::Await(path) => groups::wait_until_empty(path, TIMEOUT),
             Duty::Group(leader) => {
                 if let Some(leader) = i32::try_from(*leader).ok().and_then(Pid::from_raw) {
                     let _ = kill_process_group(leader, Signal::KILL);
@@ -210,10 +213,9 @@ fn remove(folder: &Path) {
     if !scratch::is_scratch(folder) {
         return;
     }
-    let begun = Instant::now();
-    while fs::remove_dir_all(folder).is_err() && folder.exists() && begun.elapsed() < PATIENCE {
-        sleep(Duration::from_millis(20));
-    }
+    wait_until(TIMEOUT, POLL_INTERVAL, || {
+        fs::remove_dir_all(folder).is_ok() || !folder.exists()
+    });
 }
 
 #[cfg(test)]

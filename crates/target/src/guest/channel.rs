@@ -26,7 +26,7 @@ const MOST_AT_ONCE: u64 = 4 << 20;
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// How often the guest looks whether it is to end, by its own clock: a look is a message to the host.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The host's end of the channel.
 #[derive(Debug)]
@@ -256,7 +256,7 @@ impl GuestChannel {
     /// Whether the host asks for an end, checked at most every 100 ms. Call it between trials: a thread that
     /// polled on its own would disturb what is measured.
     pub fn stop_asked(&mut self) -> bool {
-        if self.looked.elapsed() < LOOK {
+        if self.looked.elapsed() < STOP_POLL_INTERVAL {
             return false;
         }
         self.looked = Instant::now();
@@ -305,7 +305,7 @@ mod tests {
         assert!(!channel.stop_asked());
         File::create(folder.path().join("stop")).expect("a file");
         channel.looked = Instant::now()
-            .checked_sub(2 * LOOK)
+            .checked_sub(2 * STOP_POLL_INTERVAL)
             .expect("the machine is up for longer");
         assert!(channel.stop_asked());
     }

@@ -9,7 +9,7 @@ use super::{Message, Requests, TraceReply, message::TraceOrder};
 use bpfcost_program::{InstructionTracer, RunTrace};
 
 /// How long an answer may take by the guest's clock, which leaps while the guest sleeps: a day of it is minutes here.
-const PATIENCE: Duration = Duration::from_secs(86_400);
+const TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// Traces by requests to the host.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl HostTracer {
 
     fn ask(&self, order: TraceOrder) -> Result<Vec<RunTrace>> {
         let message = |number| Message::Trace { number, order };
-        let answer: TraceReply = self.0.ask("a trace", message, Duration::ZERO, PATIENCE)?;
+        let answer: TraceReply = self.0.ask("a trace", message, Duration::ZERO, TIMEOUT)?;
         answer.map_err(|why| {
             anyhow::anyhow!(
                 "the host cannot trace instructions: {why}\n  Measure without --hot-spots, or with another QEMU: 7.2 can do it"

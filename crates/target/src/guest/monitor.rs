@@ -28,17 +28,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
-    patience: Patience,
+    limit: MonitorLimit,
 }
 
 /// Limits how long QEMU is waited for. An interrupt ends every wait.
 #[derive(Debug)]
-struct Patience {
+struct MonitorLimit {
     qemu: u32,
     interrupt: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl MonitorLimit {
     fn begin(&self) -> GuestWait {
         GuestWait::begin(self.qemu)
     }
@@ -68,20 +68,20 @@ impl Monitor {
         // A socket's path may have 107 bytes, and the folder's may be longer.
         let folder = File::open(folder)?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
-        let patience = Patience { qemu, interrupt };
-        let mut wait = patience.begin();
+        let limit = MonitorLimit { qemu, interrupt };
+        let mut wait = limit.begin();
         let stream = loop {
             match UnixStream::connect(&path) {
                 Ok(stream) => break stream,
                 Err(error) if ended() => return Err(error),
-                Err(_) => patience.check(&mut wait)?,
+                Err(_) => limit.check(&mut wait)?,
             }
             sleep(POLL_INTERVAL);
         };
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
         let mut monitor = Monitor {
             stream: BufReader::new(stream),
-            patience,
+            limit,
         };
         monitor.ask("qmp_capabilities", json!({}))?;
         Ok(monitor)
@@ -91,7 +91,7 @@ impl Monitor {
     pub(super) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
         writeln!(self.stream.get_mut(), "{line}")?;
-        let mut wait = self.patience.begin();
+        let mut wait = self.limit.begin();
         loop {
             let mut message: Value = serde_json::from_slice(&self.line(&mut wait)?)?;
             if let Some(error) = message.get("error") {
@@ -112,7 +112,7 @@ impl Monitor {
                 Ok(_) if line.ends_with(b"\n") => return Ok(line),
                 Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.patience.check(wait)?;
+                    self.limit.check(wait)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -126,7 +126,7 @@ impl Monitor {
         field: &str,
         passing: &[&str],
     ) -> io::Result<String> {
-        let mut wait = self.patience.begin();
+        let mut wait = self.limit.begin();
         loop {
             let answer = self.ask(command, json!({}))?;
             let state = answer
@@ -136,7 +136,7 @@ impl Monitor {
             if !passing.contains(&state) {
                 return Ok(state.to_owned());
             }
-            self.patience.check(&mut wait)?;
+            self.limit.check(&mut wait)?;
             sleep(POLL_INTERVAL);
         }
     }

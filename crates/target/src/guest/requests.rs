@@ -10,12 +10,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use bpfcost_process::wait_until;
 use serde::de::DeserializeOwned;
 
 use super::{GuestChannel, Message, channel::answer_name};
 
 /// Interval at which the guest looks for an answer. Each look is a message to the host and takes CPU time.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Sends requests to the host.
 #[derive(Debug)]
@@ -36,13 +37,13 @@ impl Requests {
     }
 
     /// Asks by the message that `message` makes of a number, does not look for `quiet`, and then waits for the answer
-    /// for `patience`. `wanted` says what was asked for.
+    /// for `timeout`. `wanted` says what was asked for.
     pub(super) fn ask<A: DeserializeOwned>(
         &self,
         wanted: &str,
         message: impl FnOnce(u32) -> Message,
         quiet: Duration,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<A> {
         let number = self.sent.get();
         self.sent.set(number.wrapping_add(1));
@@ -53,12 +54,9 @@ impl Requests {
         let file = self.folder.join(answer_name(number));
         let begun = Instant::now();
         sleep(quiet);
-        while !file.exists() {
-            if begun.elapsed() > quiet + patience {
-                let s = begun.elapsed().as_secs();
-                bail!("the host was asked for {wanted} {s} s ago, and has not answered");
-            }
-            sleep(LOOK);
+        if !wait_until(timeout, POLL_INTERVAL, || file.exists()) {
+            let s = begun.elapsed().as_secs();
+            bail!("the host was asked for {wanted} {s} s ago, and has not answered");
         }
         let answer = fs::read(&file).context("cannot read the host's answer")?;
         serde_json::from_slice(&answer).context("cannot read the host's answer")

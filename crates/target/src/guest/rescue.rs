@@ -15,9 +15,9 @@ use bpfcost_process::reaper::{Duty, Reaper};
 use bpfcost_record::{Journal, JournalError};
 
 /// How long the killed process may take to let go of its journal.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often that is tried.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Owes the rescue, until this is dropped.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ fn taken_over(path: &Path, from: u64) -> Result<(Journal, usize), JournalError> 
     let begun = Instant::now();
     loop {
         match Journal::take_over(path, from) {
-            Err(JournalError::Busy(_)) if begun.elapsed() < PATIENCE => sleep(LOOK),
+            Err(JournalError::Busy(_)) if begun.elapsed() < TIMEOUT => sleep(POLL_INTERVAL),
             taken => return taken,
         }
     }

@@ -21,7 +21,7 @@ use super::{
 use bpfcost_process::program::{Program, Task, installing};
 
 /// How often an interruption is looked for.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a program said.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ fn listen(
         if observer.interrupted() {
             return Err(Error::Interrupted);
         }
-        match lines.recv_timeout(LOOK) {
+        match lines.recv_timeout(POLL_INTERVAL) {
             Ok((is_out, line)) => {
                 if is_out {
                     hear(&line);

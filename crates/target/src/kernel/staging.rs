@@ -22,7 +22,7 @@ use bpfcost_process::program::DEPMOD;
 /// Prefix of staging folders, unchanged since the first version so that old ones are removed too.
 const PREFIX: &str = ".draft-";
 const LOCK: &str = ".lock";
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A kernel that is being made, in a folder that goes when this is dropped.
 #[derive(Debug)]
@@ -159,6 +159,6 @@ fn lock(store: &Path, observer: &dyn StepObserver) -> Result<File, Error> {
         if observer.interrupted() {
             return Err(Error::Interrupted);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -22,7 +22,7 @@ use super::{
 /// How long after it was due a request counts as late: more than a timer and a turn of the loop need.
 const LATE: Duration = Duration::from_millis(1);
 /// How long a server may be silent while it owes answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
 
@@ -122,15 +122,15 @@ impl<'a> Drive<'a> {
             if self.answered == requests {
                 break;
             }
-            let until = next.unwrap_or(heard + PATIENCE);
+            let until = next.unwrap_or(heard + ANSWER_TIMEOUT);
             self.wait(&mut events, until)?;
             if !events.is_empty() {
                 heard = Instant::now();
-            } else if next.is_none() && heard.elapsed() >= PATIENCE {
+            } else if next.is_none() && heard.elapsed() >= ANSWER_TIMEOUT {
                 let owed = sent - self.answered;
                 bail!(
                     "the server has left {owed} requests unanswered for {} s",
-                    PATIENCE.as_secs()
+                    ANSWER_TIMEOUT.as_secs()
                 );
             }
             for event in events.drain(..) {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{CpuPin, preemptions};
 
 /// Maximum time until the thread that reads the clock first runs on its CPU.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shorter stops are no switch to another thread: that takes as long twice.
 const LEAST_SWITCH: Duration = Duration::from_micros(1);
@@ -47,10 +47,10 @@ pub(super) fn longest_during<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<(T
         let ending = EndOnDrop(&ended);
         let begun = Instant::now();
         while !runs.load(Ordering::Acquire) && !reader.is_finished() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > START_TIMEOUT {
                 bail!(
                     "no thread came to run on CPU {cpu} within {} s: another program holds it; choose others with --cpus",
-                    PATIENCE.as_secs()
+                    START_TIMEOUT.as_secs()
                 );
             }
             thread::yield_now();

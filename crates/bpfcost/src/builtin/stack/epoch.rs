@@ -19,7 +19,7 @@ use bpfcost_model::{Case, Fault, Problem, Setup, Slices, Trial, differs, prove};
 use bpfcost_probe::{PrintedStacks, StackPrinter};
 
 /// Maximum number of tries of a batch whose stack differs: the event can also come by another path, from a timer.
-const TRIES: u32 = 5;
+const ATTEMPTS: u32 = 5;
 
 /// Returns whether the helper misses the caller of the function at whose entry a program is attached. It does where the
 /// kernel keeps frame pointers, because that function has not set up its own yet.
@@ -113,7 +113,7 @@ impl StackEpoch {
             .attach((StackTaker::GetStack, method))
             .map_err(|error| refused(&error))?;
         let mut last = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let taken = self.stacks.batch(WHOLE, 1, self.exact)?.addresses;
             if taken == last && !taken.is_empty() {
                 self.references.insert(attach(method), taken.clone());
@@ -124,7 +124,7 @@ impl StackEpoch {
         Err(Fault::Invalid(Problem {
             check: "stack".into(),
             expected: "the same stack at each event".into(),
-            got: format!("another each time, in {TRIES} tries"),
+            got: format!("another each time, in {ATTEMPTS} tries"),
             detail: "packets of this machine are received by another thread now and then".into(),
         }))
     }
@@ -232,7 +232,7 @@ impl TimedCases for StackEpoch {
             let problem = batch::problem(request.cpus, batch.as_ref(), request.ops)
                 .or_else(|| self.problem(case, request.ops, &batch));
             tries += 1;
-            if tries == TRIES || problem.is_none_or(|one| one.check != "stack") {
+            if tries == ATTEMPTS || problem.is_none_or(|one| one.check != "stack") {
                 return Ok(batch);
             }
         }

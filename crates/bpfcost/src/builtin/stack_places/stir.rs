@@ -11,11 +11,12 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::CpuPin;
+use bpfcost_process::wait_until;
 
 /// Pause of a thread between two rounds of its work.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// are done.
 const IDLE: Duration = Duration::from_millis(2);
 /// Maximum time to wait until the threads are done.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a file, and of memory that is touched.
 const BYTES: usize = 1 << 18;
 
@@ -50,10 +51,7 @@ pub(super) struct Stirring<'a>(&'a Shared);
 impl Drop for Stirring<'_> {
     fn drop(&mut self) {
         self.0.asked.store(false, Ordering::SeqCst);
-        let begun = Instant::now();
-        while self.0.working.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
-            thread::sleep(IDLE);
-        }
+        wait_until(TIMEOUT, IDLE, || self.0.working.load(Ordering::SeqCst) == 0);
     }
 }
 

@@ -3,11 +3,12 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::PATIENCE;
+use bpfcost_process::wait_until;
+
+use super::{POLL_INTERVAL, TIMEOUT};
 use crate::{patched::patched, tool::Tool};
 
 /// Killed when dropped.
@@ -44,20 +45,18 @@ impl Bystander {
     /// Waits until its code is as in its files, and it has gone on.
     #[track_caller]
     pub(crate) fn assert_unharmed(&mut self) {
-        let (begun, before) = (Instant::now(), self.turns());
-        loop {
+        let before = self.turns();
+        let (mut other_code, mut turns) = (Vec::new(), 0);
+        let unharmed = wait_until(TIMEOUT, POLL_INTERVAL, || {
             let ended = self.child.try_wait().expect("a child");
             assert_eq!(ended, None, "the bystander was ended");
-            let (patched, turns) = (patched(self.id()), self.turns() - before);
-            if patched.is_empty() && turns > 20 {
-                return;
-            }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "the bystander has other code in {patched:?}, and wrote {turns} bytes"
-            );
-            sleep(Duration::from_millis(10));
-        }
+            (other_code, turns) = (patched(self.id()), self.turns() - before);
+            other_code.is_empty() && turns > 20
+        });
+        assert!(
+            unharmed,
+            "the bystander has other code in {other_code:?}, and wrote {turns} bytes"
+        );
     }
 }
 

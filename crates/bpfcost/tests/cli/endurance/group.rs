@@ -1,16 +1,11 @@
 //! A control group around a run: all that the run starts is in it, however it is started.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use bpfcost_bpf::cgroup::{LockedCgroup, all_pids};
+use bpfcost_process::wait_until;
 
-use super::PATIENCE;
+use super::{POLL_INTERVAL, TIMEOUT};
 use crate::{own_cgroups::own_cgroups, tool::Tool};
 
 pub(crate) struct Group(LockedCgroup);
@@ -52,14 +47,7 @@ impl Group {
     /// Waits until nothing is in it.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {
-        let begun = Instant::now();
-        loop {
-            let left = self.left();
-            if left.is_empty() {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "left running: {left:#?}");
-            sleep(Duration::from_millis(10));
-        }
+        let empty = wait_until(TIMEOUT, POLL_INTERVAL, || self.left().is_empty());
+        assert!(empty, "left running: {:#?}", self.left());
     }
 }

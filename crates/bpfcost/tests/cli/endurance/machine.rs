@@ -2,17 +2,13 @@
 //! and memory that has a name.
 
 use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    thread::sleep,
-    time::{Duration, Instant},
+    collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,
 };
 
+use bpfcost_process::wait_until;
 use bpfcost_uprobe::mount::MountedFs;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::running::Held;
 
 /// The settings below `/proc/sys`; those of memory and of file systems are others' too.
@@ -49,19 +45,15 @@ impl Machine {
     /// accepts may be.
     #[track_caller]
     pub(crate) fn assert_nothing_new(&self, but: impl Fn(&str) -> bool) {
-        let begun = Instant::now();
-        loop {
-            let now = Machine::now().0;
-            let new: Vec<&String> = now
-                .difference(&self.0)
-                .filter(|line| !but(line.as_str()))
+        let mut new = Vec::new();
+        let nothing_is_new = wait_until(TIMEOUT, Duration::from_millis(50), || {
+            let now = Machine::now().0.into_iter();
+            new = now
+                .filter(|line| !self.0.contains(line) && !but(line))
                 .collect();
-            if new.is_empty() {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "left on the machine: {new:#?}");
-            sleep(Duration::from_millis(50));
-        }
+            new.is_empty()
+        });
+        assert!(nothing_is_new, "left on the machine: {new:#?}");
     }
 }
 

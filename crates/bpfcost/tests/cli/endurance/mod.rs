@@ -11,10 +11,10 @@ use std::{
     collections::BTreeMap,
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    thread::sleep,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use bpfcost_process::wait_until;
 use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
@@ -34,7 +34,8 @@ use crate::{
 };
 
 /// No wait for something to be gone is longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Kills, where `BPFCOST_KILLS` names no other number.
 const KILLS: usize = 50;
 /// Time in which a run that is continued may come to its own end, in the long form and in the short one.
@@ -46,7 +47,7 @@ struct Endurance {
     random: Pcg64,
     bystander: Bystander,
     /// Time for which a run that is continued may go on.
-    patience: Duration,
+    time: Duration,
     parts: BTreeMap<Part, usize>,
     names: BTreeMap<String, usize>,
     /// Kills of runs that were continued already.
@@ -109,8 +110,7 @@ impl Scene {
     fn assert_nothing_left(&self, but: impl Fn(&str) -> bool) {
         self.group.assert_empty();
         self.machine.assert_nothing_new(but);
-        let begun = Instant::now();
-        loop {
+        let files = || {
             let known = |name: &String| {
                 self.names.contains(name) || ["x.json", "x.json.journal"].contains(&&**name)
             };
@@ -124,17 +124,15 @@ impl Scene {
                         .map(|entry| entry.path().display().to_string()),
                 );
             }
-            if left.is_empty() {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "files are left: {left:#?}");
-            sleep(Duration::from_millis(10));
-        }
+            left
+        };
+        let none_is_left = wait_until(TIMEOUT, POLL_INTERVAL, || files().is_empty());
+        assert!(none_is_left, "files are left: {:#?}", files());
     }
 }
 
 impl Endurance {
-    fn new(patience: Duration) -> Self {
+    fn new(time: Duration) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.expect("a time after 1970").as_secs();
         let seed = set("BPFCOST_KILLS_SEED").unwrap_or(now);
@@ -142,7 +140,7 @@ impl Endurance {
         Endurance {
             random: Pcg64::seed_from_u64(seed),
             bystander: Bystander::start(),
-            patience,
+            time,
             parts: BTreeMap::new(),
             names: BTreeMap::new(),
             again: 0,
@@ -266,7 +264,7 @@ impl Endurance {
         }
         let before = count(&journal);
         let over = match self.random.random_range(0..2) {
-            0 => run.ends_within(self.patience),
+            0 => run.ends_within(self.time),
             _ => !run.until_or_end(|journal| count(journal) > before),
         };
         if !over {
