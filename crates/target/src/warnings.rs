@@ -60,109 +60,125 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
         .virtualised
         .as_deref()
         .filter(|_| machine.emulator.is_none());
-    let all = [
+    let rules = [
         (
-            steal > STEAL_SHARE,
             "steal",
-            format!(
-                "the hypervisor took {:.1} % of the CPU time away during the run, which stretched \
-                 batches; measure longer, or when its other guests are quiet",
-                steal * 100.0
-            ),
+            (steal > STEAL_SHARE).then(|| {
+                format!(
+                    "the hypervisor took {:.1} % of the CPU time away during the run, \
+                     which stretched batches; measure longer, or when its other guests \
+                     are quiet",
+                    steal * 100.0
+                )
+            }),
         ),
         (
-            busy > BUSY_SHARE,
             BUSY,
-            format!(
-                "other processes used {:.0} % of the CPU time during the run, which widens the \
-                 intervals; stop them, or reserve a CPU with --cpus",
-                busy * 100.0
-            ),
+            (busy > BUSY_SHARE).then(|| {
+                format!(
+                    "other processes used {:.0} % of the CPU time during the run, \
+                     which widens the intervals; stop them, or reserve a CPU with \
+                     --cpus",
+                    busy * 100.0
+                )
+            }),
         ),
         (
-            seen.migrations as f64 > moves,
             MIGRATIONS,
-            format!(
-                "threads of bpfcost moved between CPUs {} times during the run, to cold caches \
-                 each time; pin them with --cpus",
-                seen.migrations
-            ),
+            (seen.migrations as f64 > moves).then(|| {
+                format!(
+                    "threads of bpfcost moved between CPUs {} times during the run, to \
+                     cold caches each time; pin them with --cpus",
+                    seen.migrations
+                )
+            }),
         ),
         (
-            (high - low) / high > FREQUENCY_SHARE,
             "frequency",
-            format!(
-                "the CPUs ran between {low:.0} and {high:.0} MHz, so times of different moments \
-                 differ; fix it with the `performance` governor and turbo off"
-            ),
+            ((high - low) / high > FREQUENCY_SHARE).then(|| {
+                format!(
+                    "the CPUs ran between {low:.0} and {high:.0} MHz, so times of \
+                     different moments differ; fix it with the `performance` governor \
+                     and turbo off"
+                )
+            }),
         ),
         (
-            !machine.other_tracers.is_empty(),
             "other-tracers",
-            format!(
-                "BPF programs of others were loaded during the run: {}. If they share a hook with \
-                 a measured program, their cost is in the numbers; stop them to be sure",
-                tracers(&machine.other_tracers)
-            ),
+            (!machine.other_tracers.is_empty()).then(|| {
+                format!(
+                    "BPF programs of others were loaded during the run: {}. If they \
+                     share a hook with a measured program, their cost is in the \
+                     numbers; stop them to be sure",
+                    tracers(&machine.other_tracers)
+                )
+            }),
         ),
         (
-            governor != "performance",
             "governor",
-            format!(
-                "the frequency governor is `{governor}`; with `performance` the frequency varies \
-                 less (cpupower frequency-set -g performance)"
-            ),
+            (governor != "performance").then(|| {
+                format!(
+                    "the frequency governor is `{governor}`; with `performance` the \
+                     frequency varies less (cpupower frequency-set -g performance)"
+                )
+            }),
         ),
         (
-            machine.bpf_stats,
             "bpf-stats-on",
-            "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock two more \
-             times, which is in the numbers; switch it off with `sysctl \
-             kernel.bpf_stats_enabled=0`"
-                .to_owned(),
+            machine.bpf_stats.then(|| {
+                "kernel.bpf_stats_enabled is on: every run of a BPF program reads \
+                     the clock two more times, which is in the numbers; switch it off \
+                     with `sysctl kernel.bpf_stats_enabled=0`"
+                    .to_owned()
+            }),
         ),
         (
-            !machine.jit,
             "jit-off",
-            "the BPF JIT is off, or its state is unknown: interpreted programs cost several times \
-             as much; switch it on with `sysctl net.core.bpf_jit_enable=1`"
-                .to_owned(),
+            (!machine.jit).then(|| {
+                "the BPF JIT is off, or its state is unknown: interpreted programs \
+                     cost several times as much; switch it on with `sysctl \
+                     net.core.bpf_jit_enable=1`"
+                    .to_owned()
+            }),
         ),
         (
-            !clock.is_empty() && !FAST_CLOCKS.contains(&clock),
             "clocksource",
-            format!(
-                "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide \
-                 most of it, single windows do not. See \
-                 /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
-            ),
+            (!clock.is_empty() && !FAST_CLOCKS.contains(&clock)).then(|| {
+                format!(
+                    "the kernel's clock is `{clock}`, which is slow and coarse to \
+                     read; batches hide most of it, single windows do not. See \
+                     /sys/devices/system/clocksource/clocksource0/available_clocksource \
+                     for others"
+                )
+            }),
         ),
         (
-            virtualised.is_some(),
             "virtualised",
-            match virtualised.unwrap_or_default() {
+            virtualised.map(|by| match by {
                 "container" => "this is a container: other load on the same kernel is in the \
-                                numbers, and is not visible from here"
+                     numbers, and is not visible from here"
                     .to_owned(),
                 by => format!(
-                    "this is a virtual machine ({by}): its host shares caches and memory with \
-                     others, and costs can differ from those on hardware; compare only runs of \
-                     this machine"
+                    "this is a virtual machine ({by}): its host shares caches and \
+                     memory with others, and costs can differ from those on hardware; \
+                     compare only runs of this machine"
                 ),
-            },
+            }),
         ),
         (
-            machine.emulates_time(),
             EMULATED,
-            "every instruction was emulated, so these times are the emulator's: caches, branches \
-             and clock rates of a CPU are not in them. They show which case of a run does more \
-             work; for costs that repeat, count instructions with --on exact:KERNEL"
-                .to_owned(),
+            machine.emulates_time().then(|| {
+                "every instruction was emulated, so these times are the \
+                     emulator's: caches, branches and clock rates of a CPU are not in \
+                     them. They show which case of a run does more work; for costs that \
+                     repeat, count instructions with --on exact:KERNEL"
+                    .to_owned()
+            }),
         ),
     ];
-    let there = all.into_iter().filter(|(there, ..)| *there);
-    there
-        .map(|(_, code, text)| Warning::new(code, text))
+    let rules = rules.into_iter();
+    rules
+        .filter_map(|(code, text)| Some(Warning::new(code, text?)))
         .collect()
 }
 
