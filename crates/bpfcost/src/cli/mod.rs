@@ -108,6 +108,10 @@ pub fn main() -> ExitCode {
                 // Words are put on one line before clap's style goes, which would take theirs with it.
                 let text = output::words_on_one_line(&error.render().ansi().to_string());
                 output::note!("{}", anstream::adapter::strip_str(text.trim_end()));
+                let unknown = error.kind() == ErrorKind::UnknownArgument;
+                if unknown && words().first().is_some_and(|word| word == "run") {
+                    output::note!("A probe on a server or a command: `bpfcost overhead`");
+                }
                 return Exit::Usage.into();
             }
             // The help, or the version.

@@ -1,7 +1,5 @@
 //! `bpfcost run`: measures experiments.
 
-mod moved;
-
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -51,7 +49,7 @@ To measure what a probe costs a server or a command: bpfcost overhead"
 )]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`
-    #[arg(required_unless_present_any = ["resume", "with", "server", "client", "watch", "command"])]
+    #[arg(required_unless_present = "resume")]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
@@ -72,12 +70,10 @@ pub(super) struct Args {
     resume: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
-    #[command(flatten)]
-    moved: moved::Moved,
 }
 
 /// What a journal has already decided.
-const DECIDED: [&str; 18] = [
+const DECIDED: [&str; 10] = [
     "experiments",
     "on",
     "cases",
@@ -88,18 +84,9 @@ const DECIDED: [&str; 18] = [
     "budget",
     "dry_run",
     "out",
-    "with",
-    "server",
-    "client",
-    "watch",
-    "ops",
-    "metric",
-    "abort_above",
-    "command",
 ];
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    args.moved.refuse(&args.experiments)?;
     let load = EventLoad {
         rate: args.rate,
         core_share: args.core_share,
