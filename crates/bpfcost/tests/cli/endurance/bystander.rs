@@ -3,7 +3,6 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use bpfcost_process::wait_until;

@@ -1,6 +1,6 @@
 //! A control group around a run: all that the run starts is in it, however it is started.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command};
 
 use bpfcost_bpf::cgroup::{LockedCgroup, all_pids};
 use bpfcost_process::wait_until;
