@@ -14,7 +14,7 @@ mod case;
 mod epoch;
 pub mod parts;
 mod proof;
-pub mod shown;
+pub mod views;
 
 pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
@@ -29,8 +29,8 @@ use case::AttachCase;
 
 /// Sections and columns that only `attach` adds to reports: the parts of costs, and an atlas of kernels.
 pub(super) const OWN: Extras = Extras {
-    sections: |record, _| table_sections(shown::tables(record)),
-    columns: shown::columns,
+    sections: |record, _| table_sections(views::tables(record)),
+    columns: views::columns,
     document: |records| {
         let of_attach = records.first()?.experiment == AttachTypes.description().name;
         of_attach.then(|| atlas::render(records))?

@@ -9,8 +9,8 @@
 
 mod epoch;
 mod proof;
-mod shown;
 mod stop;
+mod views;
 
 use super::needs::needs;
 use bpfcost_model::Need;
@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use bpfcost_bpf::attach::Mechanism;
 
 use self::epoch::AttachingEpoch;
-pub(super) use self::shown::OWN;
+pub(super) use self::views::OWN;
 use super::factor::{list, within};
 
 use bpfcost_model::{

@@ -74,11 +74,11 @@ const REGISTRY: &[Entry] = &[
     (|| one(kretprobe::Kretprobes::default()), Extras::NOTHING),
     (
         || workload::built_in().flat_map(one).collect(),
-        workload::shown::OWN,
+        workload::views::OWN,
     ),
     (|| one(ladder::KnownAnswers), Extras::NOTHING),
     // This experiment comes from a command line alone.
-    (Vec::new, program::shown::OWN),
+    (Vec::new, program::views::OWN),
 ];
 
 fn one(experiment: impl Experiment + 'static) -> Experiments {

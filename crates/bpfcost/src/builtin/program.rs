@@ -11,10 +11,10 @@ mod loaded;
 mod loader;
 mod maps;
 mod proof;
-pub(super) mod shown;
-mod shown_change;
-mod shown_hot;
-mod shown_maps;
+pub(super) mod views;
+mod views_change;
+mod views_hot;
+mod views_maps;
 mod work;
 
 use super::needs::needs;

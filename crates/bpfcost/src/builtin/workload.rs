@@ -9,7 +9,7 @@ mod fixture;
 mod guard;
 mod rehearsal;
 mod server_instance;
-pub(super) mod shown;
+pub(super) mod views;
 mod watch;
 mod window;
 

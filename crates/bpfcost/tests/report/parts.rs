@@ -8,7 +8,7 @@ use crate::common::{
     views,
 };
 use bpfcost::builtin::{
-    attach::{parts::Parts, shown},
+    attach::{parts::Parts, views as attach_views},
     view,
 };
 use bpfcost_model::Layout;
@@ -22,7 +22,7 @@ use bpfcost_report::{
 use bpfcost_stats::Additive;
 
 fn tables(record: &Record) -> String {
-    table::plain(&shown::tables(record), |table, out| {
+    table::plain(&attach_views::tables(record), |table, out| {
         table.terminal(out, Style::default());
     })
 }
@@ -138,7 +138,7 @@ fn what_is_missing_stays_empty() {
         ..record
     };
     assert_eq!(Parts::from_record(&flat), None);
-    assert_eq!(shown::tables(&flat), Vec::<Table>::new());
+    assert_eq!(attach_views::tables(&flat), Vec::<Table>::new());
     assert!(rate::tables(&flat, LOAD).is_empty());
 }
 
@@ -154,7 +154,7 @@ fn tables_of_counts() {
 
 #[test]
 fn tables_in_markdown() {
-    let tables = shown::tables(&sample_parts::timed(14));
+    let tables = attach_views::tables(&sample_parts::timed(14));
     insta::assert_snapshot!(table::plain(&tables, Table::markdown));
 }
 

@@ -389,7 +389,7 @@ impl TimedCases for ProgramEpoch {
     }
 }
 
-/// Figures as values of a trial, which [`shown`](super::shown) shows.
+/// Figures as values of a trial, which [`views`](super::views) shows.
 fn secondary(figures: &Figures) -> Vec<(String, f64)> {
     let named = [
         ("instructions", figures.processed),

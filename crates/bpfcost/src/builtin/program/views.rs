@@ -2,7 +2,7 @@
 
 use bpfcost_stats::sample::median;
 
-use super::{shown_hot, shown_maps};
+use super::{views_hot, views_maps};
 use crate::builtin::Extras;
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Record};
@@ -42,8 +42,8 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
         })
         .collect();
     let mut sections = table_sections(table(&rows));
-    sections.extend(table_sections(shown_maps::table(record, detail)));
-    for table in shown_hot::tables(record, detail) {
+    sections.extend(table_sections(views_maps::table(record, detail)));
+    for table in views_hot::tables(record, detail) {
         sections.extend(table_sections(table));
     }
     sections

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    shown_hot::{Spots, count, most, place},
+    views_hot::{Spots, count, most, place},
     work::OLD,
 };
 use bpfcost_program::HotLine;

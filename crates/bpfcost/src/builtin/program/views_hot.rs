@@ -1,6 +1,6 @@
 //! Tables of the lines and calls in which a run spends its instructions.
 
-use super::{hot::HOT_SPOTS, shown_change};
+use super::{hot::HOT_SPOTS, views_change};
 use bpfcost_program::{HotCall, HotLine, HotSpots};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
@@ -32,7 +32,7 @@ pub(super) fn tables(record: &Record, detail: Detail) -> [Option<Table>; 3] {
     let spots: Vec<Spots<'_>> = record.cases.iter().filter_map(spots).collect();
     [
         lines(&spots, detail),
-        shown_change::table(&spots, detail),
+        views_change::table(&spots, detail),
         calls(&spots),
     ]
 }

@@ -2,7 +2,7 @@
 
 use bpfcost_bpf::program::Drift;
 
-use super::shown;
+use super::views;
 use bpfcost_model::Role;
 use bpfcost_program::{Behaviour, MIX};
 use bpfcost_record::Record;
@@ -71,7 +71,7 @@ fn rows(record: &Record) -> Vec<Row> {
         if is_mix {
             continue;
         }
-        let program = shown::program(case);
+        let program = views::program(case);
         let replaced = drifts.keys().filter(|place| !per_run.contains_key(*place));
         for place in per_run.keys().chain(replaced) {
             let known = rows
