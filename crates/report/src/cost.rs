@@ -48,15 +48,13 @@ impl CostText {
 
     /// Returns the cost as measured.
     pub(crate) fn raw(case: &CaseRecord, record: &Record) -> Self {
-        let why = |word, tone| CostText {
-            why: Some(notes::in_one_line(case, record)),
-            ..CostText::word(word, tone)
-        };
-        let raw = match (case.status, &case.raw) {
-            (Status::Invalid, _) => return why("INVALID", Tone::Alarm),
-            (Status::Unsupported, _) => return why("not run", Tone::Quiet),
-            (Status::Ok, None) => return CostText::word(MISSING, Tone::Quiet),
-            (Status::Ok, Some(raw)) => raw,
+        let Some(raw) = valid(case) else {
+            let (word, tone) = no_result(case.status);
+            let has_reason = case.status != Status::Ok;
+            return CostText {
+                why: has_reason.then(|| notes::in_one_line(case, record)),
+                ..CostText::word(word, tone)
+            };
         };
         let text = value(raw.value, raw.ci95, record.unit);
         if record.unit.is_counted() {
@@ -68,16 +66,15 @@ impl CostText {
     }
 
     fn net(case: &CaseRecord, record: &Record) -> Self {
-        let why = |word, tone, why: &str| CostText {
+        let missing = |why: &str| CostText {
             why: Some(why.to_owned()),
-            ..CostText::word(word, tone)
+            ..CostText::word(MISSING, Tone::Quiet)
         };
-        let note = || notes::in_one_line(case, record);
         match case.status {
-            Status::Invalid => return why("INVALID", Tone::Alarm, &note()),
+            Status::Invalid => return CostText::raw(case, record),
             // The remedy belongs to rows of which nothing runs.
             Status::Unsupported => {
-                return why(MISSING, Tone::Quiet, absent::split_remedy(&note()).0);
+                return missing(absent::split_remedy(&notes::in_one_line(case, record)).0);
             }
             Status::Ok => {}
         }
@@ -93,8 +90,7 @@ impl CostText {
             }
             _ => {
                 let floor = case.floor.as_deref().unwrap_or("its floor");
-                let reason = line(&format!("there is no net cost without {floor}"));
-                why(MISSING, Tone::Quiet, &reason)
+                missing(&line(&format!("there is no net cost without {floor}")))
             }
         }
     }
@@ -170,6 +166,15 @@ fn is_known(net: &Net, unit: Unit) -> bool {
 pub(crate) fn is_harness(net: &Net, unit: Unit) -> bool {
     let is_count = unit.is_counted() && net.value.is_some();
     !net.distinguishable && !is_count
+}
+
+/// Returns the word for a case without a result, and its tone.
+pub(crate) fn no_result(status: Status) -> (&'static str, Tone) {
+    match status {
+        Status::Invalid => ("INVALID", Tone::Alarm),
+        Status::Unsupported => ("not run", Tone::Quiet),
+        Status::Ok => (MISSING, Tone::Quiet),
+    }
 }
 
 /// Returns the raw cost of a valid case.

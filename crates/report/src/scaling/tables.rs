@@ -55,21 +55,30 @@ pub(crate) fn over_threads(
     rows: impl Iterator<Item = (String, Vec<Option<Cell>>)>,
 ) -> Table {
     let scaling = chart.curves.scaling;
-    let corner = Head::words(line(&scaling.series));
-    let heads = counts
-        .iter()
-        .map(|count| Head::number(chart.threads(*count)));
+    let heads = counts.iter().map(|count| chart.threads(*count));
+    by_name(line(&scaling.series), heads, rows)
+}
+
+/// A table with a row for each name, and these columns of numbers.
+fn by_name(
+    corner: String,
+    heads: impl Iterator<Item = String>,
+    rows: impl Iterator<Item = (String, Vec<Option<Cell>>)>,
+) -> Table {
+    let row = |(name, cells): (String, Vec<Option<Cell>>)| {
+        let cells = cells.into_iter().map(or_missing);
+        std::iter::once(Cell::words(name)).chain(cells).collect()
+    };
+    let heads = heads.map(Head::number);
     Table {
-        head: std::iter::once(corner).chain(heads).collect(),
+        head: std::iter::once(Head::words(corner)).chain(heads).collect(),
         rows: rows.map(row).collect(),
         ..Table::default()
     }
 }
 
-fn row((name, cells): (String, Vec<Option<Cell>>)) -> Vec<Cell> {
-    let cells = cells.into_iter();
-    let cells = cells.map(|cell| cell.unwrap_or_else(|| Cell::words(number::MISSING)));
-    std::iter::once(Cell::words(name)).chain(cells).collect()
+fn or_missing(cell: Option<Cell>) -> Cell {
+    cell.unwrap_or_else(|| Cell::words(number::MISSING))
 }
 
 /// Throughput of all threads together.
@@ -294,10 +303,8 @@ fn table(
     let mut columns =
         vec![Head::words(line(corner)).cells(|row: &PointRow<'_>| Cell::words(&row.0))];
     columns.extend(quantities.iter().map(|one| {
-        Head::number(one.heading(chart)).cells(|row: &PointRow<'_>| {
-            let cell = row.1.and_then(|point| one.cell(point, chart));
-            cell.unwrap_or_else(|| Cell::words(number::MISSING))
-        })
+        Head::number(one.heading(chart))
+            .cells(|row: &PointRow<'_>| or_missing(row.1.and_then(|point| one.cell(point, chart))))
     }));
     let definitions = quantities.iter().filter_map(|one| one.definition(chart));
     Table {
@@ -334,17 +341,16 @@ fn other_conditions(chart: &Chart<'_>) -> Option<Table> {
             "" => "default".to_owned(),
             apart => line(apart),
         };
-        row((name, series.iter().map(cell).collect()))
+        (name, series.iter().map(cell).collect())
     };
-    let heads = series.iter().map(|name| Head::number(line(name)));
+    let heads = series.iter().map(|name| line(name));
+    let rows = chart.curves.groups.iter().map(cells);
     Some(Table {
         title: format!(
             "Other conditions, {}, {}",
             chart.at(threads).trim_end_matches(','),
             chart.rate_unit.per_second()
         ),
-        head: std::iter::once(Head::words("")).chain(heads).collect(),
-        rows: chart.curves.groups.iter().map(cells).collect(),
-        ..Table::default()
+        ..by_name(String::new(), heads, rows)
     })
 }

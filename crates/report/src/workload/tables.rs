@@ -3,14 +3,15 @@
 
 use super::{ChangeText, Quantity, WorkloadReport};
 use crate::{
+    cost,
     rows::heading,
     style::Tone,
     table::{Cell, Column, Head, Note, Table},
     verdict,
 };
 use bpfcost_model::OFF;
-use bpfcost_record::{CaseRecord, ProbedCase, State, Status};
-use bpfcost_text::{line, number::MISSING};
+use bpfcost_record::{CaseRecord, ProbedCase, State};
+use bpfcost_text::line;
 
 /// The heading above differences and their intervals.
 const DIFFERENCE: &str = "difference, 95 %";
@@ -252,9 +253,6 @@ pub(crate) fn along(report: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
 
 /// The cell of a case without a value, or without a comparison.
 pub(crate) fn no_result(case: &CaseRecord) -> Cell {
-    match case.status {
-        Status::Invalid => Cell::words("INVALID").toned(Tone::Alarm),
-        Status::Unsupported => Cell::words("not run").toned(Tone::Quiet),
-        Status::Ok => Cell::words(MISSING).toned(Tone::Quiet),
-    }
+    let (word, tone) = cost::no_result(case.status);
+    Cell::words(word).toned(tone)
 }
