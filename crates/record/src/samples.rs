@@ -331,6 +331,15 @@ pub fn gate(old: &[Record], new: &[Record], threshold: f64) -> Result<Changes, C
         threshold: Some(threshold),
         must_see: None,
     };
+    compared(old, new, asked)
+}
+
+/// Compares as asked, on a machine without stored sessions.
+pub fn compared(
+    old: &[Record],
+    new: &[Record],
+    asked: GateOptions,
+) -> Result<Changes, CompareError> {
     compare(old, new, asked, |_, _| Vec::new())
 }
 

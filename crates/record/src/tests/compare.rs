@@ -75,13 +75,9 @@ fn the_gate_counts_how_many_cases_it_looks_at() {
             .collect()
     };
     let of = |count| {
-        let (old, new) = (old(&side(100.0, count)), new(&side(101.85, count)));
-        gate(
-            &with_session_spread(old, 0.5),
-            &with_session_spread(new, 0.5),
-            0.0,
-        )
-        .unwrap()
+        let sides = [old(&side(100.0, count)), new(&side(101.85, count))];
+        let [old, new] = sides.map(|records| with_session_spread(records, 0.5));
+        gate(&old, &new, 0.0).unwrap()
     };
     assert!(of(1).cases[0].p.unwrap() < 0.02);
     assert_eq!(of(1).gate, Gate::Regressed);
@@ -98,18 +94,10 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
     assert!(result.warnings[0].text.contains("self-test"));
     // The records' own knowledge counts, and the larger of two.
     let half = with_session_spread(new.clone(), 0.5);
-    assert_eq!(
-        gate(&with_session_spread(old.clone(), 0.5), &half, 0.02)
-            .unwrap()
-            .gate,
-        Gate::Regressed
-    );
-    assert_eq!(
-        gate(&with_session_spread(old.clone(), 5.0), &half, 0.02)
-            .unwrap()
-            .gate,
-        Gate::Passed
-    );
+    for (percent, expected) in [(0.5, Gate::Regressed), (5.0, Gate::Passed)] {
+        let old = with_session_spread(old.clone(), percent);
+        assert_eq!(gate(&old, &half, 0.02).unwrap().gate, expected);
+    }
     // What the machine has kept: sittings a day apart that differ by up to 0.6 %.
     let history = |_: &Record, _| {
         let level = |day: i32| Level {
@@ -136,10 +124,8 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
     before
         .iter_mut()
         .for_each(|one| one.spread.session = Some(0.5));
-    assert_eq!(
-        gate(&before[..1], &before[1..], 0.02).unwrap().gate,
-        Gate::Regressed
-    );
+    let result = gate(&before[..1], &before[1..], 0.02).unwrap();
+    assert_eq!(result.gate, Gate::Regressed);
 }
 
 /// A session that began in that hour.
@@ -303,11 +289,8 @@ fn other_circumstances_are_warned_of_or_refused() {
     let with = |change: fn(&mut Record)| {
         let mut new_side = same.clone();
         change(&mut new_side[0]);
-        gate(
-            &with_session_spread(old_side.clone(), 1.0),
-            &with_session_spread(new_side, 1.0),
-            0.02,
-        )
+        let [old, new] = [old_side.clone(), new_side].map(|side| with_session_spread(side, 1.0));
+        gate(&old, &new, 0.02)
     };
     let code_of = |change| {
         let result = with(change).unwrap();

@@ -1,6 +1,7 @@
 //! Costs of CPUs that fight for cache lines: verdicts on hardware and with KVM, none where CPUs are emulated.
 
 use super::{super::*, built, events, plan, usual};
+use crate::samples::compared;
 use bpfcost_measure::{Event, PROPORTIONALITY, Warning};
 
 fn record(contends: bool, emulator: Option<&str>) -> Record {
@@ -45,7 +46,7 @@ fn an_emulated_machine_gives_no_verdict_and_says_why() {
 fn emulated_records_of_them_are_not_compared() {
     let compared = |contends, emulator| {
         let side = [record(contends, emulator)];
-        compare(&side, &side, GateOptions::default(), |_, _| Vec::new())
+        compared(&side, &side, GateOptions::default())
     };
     let refused = compared(true, EMULATED).expect_err("no verdict");
     assert!(matches!(refused, CompareError::Emulated(..)), "{refused}");

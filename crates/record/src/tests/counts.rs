@@ -1,7 +1,7 @@
 //! Comparing records of exact targets: a gate without chance.
 
 use super::super::*;
-use crate::samples::session;
+use crate::samples::{compared, session};
 use bpfcost_measure::Calibration;
 use bpfcost_model::{Batch, Unit};
 
@@ -36,11 +36,16 @@ fn steady(started: &str, value: f64) -> Vec<Record> {
 }
 
 fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (ChangeOutcome, Gate) {
-    let asked = GateOptions {
-        threshold,
-        must_see: None,
-    };
-    let result = compare(old, new, asked, |_, _| Vec::new()).unwrap();
+    let must_see = None;
+    let result = compared(
+        old,
+        new,
+        GateOptions {
+            threshold,
+            must_see,
+        },
+    )
+    .unwrap();
     let change = &result.cases[0];
     assert_eq!((change.basis, change.p), (Some(ChangeBasis::Counts), None));
     (change.outcome, result.gate)
@@ -80,24 +85,16 @@ fn loads_that_differ_must_lie_apart() {
         records[0].started = "old".into();
         records
     };
+    let (open, regressed) = (ChangeOutcome::Unresolved, ChangeOutcome::Regressed);
     // Two loads that agree prove nothing where trials don't; five do.
-    assert_eq!(
-        outcome(&old_by_chance(2), &by_chance(2001.0, 2), None).0,
-        ChangeOutcome::Unresolved
-    );
-    assert_eq!(
-        outcome(&old_by_chance(5), &by_chance(2001.0, 5), None).0,
-        ChangeOutcome::Regressed
-    );
+    for (epochs, expected) in [(2, open), (5, regressed)] {
+        let new = by_chance(2001.0, epochs);
+        assert_eq!(outcome(&old_by_chance(epochs), &new, None).0, expected);
+    }
     let old = varying(2000.0);
-    assert_eq!(
-        outcome(&old, &varying(2004.0), None).0,
-        ChangeOutcome::Unresolved
-    );
-    assert_eq!(
-        outcome(&old, &varying(2030.0), None).0,
-        ChangeOutcome::Regressed
-    );
+    for (value, expected) in [(2004.0, open), (2030.0, regressed)] {
+        assert_eq!(outcome(&old, &varying(value), None).0, expected);
+    }
 }
 
 #[test]
@@ -106,10 +103,8 @@ fn counts_of_different_guests_are_not_compared() {
     let refused = |change: fn(&mut Record)| {
         let mut new = steady("new", 888.0);
         change(&mut new[0]);
-        matches!(
-            compare(&old, &new, GateOptions::default(), |_, _| Vec::new()),
-            Err(CompareError::Exact(..))
-        )
+        let refused = compared(&old, &new, GateOptions::default());
+        matches!(refused, Err(CompareError::Exact(..)))
     };
     assert!(!refused(|_| ()));
     assert!(refused(|record| record.machine.kernel_build = "#2".into()));

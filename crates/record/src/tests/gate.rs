@@ -7,7 +7,7 @@ use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 use bpfcost_stats::sessions::{exact_suffices, turns_needed};
 
 use super::super::*;
-use crate::samples::{gate, new, old, session, with_session_spread};
+use crate::samples::{compared, gate, new, old, session, with_session_spread};
 
 #[test]
 fn turns_needed_grow_with_the_number_of_cases() {
@@ -48,11 +48,8 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
     };
     let (mut gate, mut first) = (0, 0);
     for _ in 0..RUNS {
-        let (old, new) = (side("old", 100.0), side("new", 100.0 * (1.0 + rise)));
-        let (old, new) = (
-            with_session_spread(old, 100.0 * SPREAD),
-            with_session_spread(new, 100.0 * SPREAD),
-        );
+        let [old, new] = [side("old", 100.0), side("new", 100.0 * (1.0 + rise))]
+            .map(|records| with_session_spread(records, 100.0 * SPREAD));
         let result = crate::samples::gate(&old, &new, threshold).unwrap();
         gate += usize::from(result.gate == Gate::Regressed);
         first += usize::from(result.cases[0].outcome == ChangeOutcome::Regressed);
@@ -99,13 +96,15 @@ fn a_large_rise_is_found_and_more_records_find_smaller_ones() {
 fn a_gate_can_be_asked_what_it_could_see() {
     let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 103.1)]));
     let (old, new) = (with_session_spread(old, 0.5), with_session_spread(new, 0.5));
-    let asked = |must_see| {
+    let seeing = |new: &[Record], must_see| {
+        let threshold = Some(0.02);
         let asked = GateOptions {
-            threshold: Some(0.02),
+            threshold,
             must_see,
         };
-        compare(&old, &new, asked, |_, _| Vec::new())
+        compared(&old, new, asked)
     };
+    let asked = |must_see| seeing(&new, must_see);
     let sees = asked(None).unwrap().cases[0].gate_sees.unwrap() / 100.0;
     // The 90 % interval reaches 1.17 % below the change: 2 % · 1.0117 · 1.0048.
     assert!((sees - 0.0369).abs() < 2e-4, "{sees}");
@@ -114,22 +113,13 @@ fn a_gate_can_be_asked_what_it_could_see() {
     assert_eq!(blind.gate, Gate::Blind);
     assert_eq!(blind.blind().count(), 1);
     // What regressed was seen, however wide the interval.
-    let new = with_session_spread(crate::samples::new(&[("a", 150.0)]), 0.5);
-    let asked_of_it = GateOptions {
-        threshold: Some(0.02),
-        must_see: Some(0.021),
-    };
-    let result = compare(&old, &new, asked_of_it, |_, _| Vec::new()).unwrap();
+    let dearer = with_session_spread(crate::samples::new(&[("a", 150.0)]), 0.5);
+    let result = seeing(&dearer, Some(0.021)).unwrap();
     assert_eq!((result.gate, result.blind().count()), (Gate::Regressed, 0));
     // A case without an interval could not have been seen at all.
-    let mut few = new.clone();
+    let mut few = dearer;
     few[0].cases[0].raw.as_mut().unwrap().ci95 = None;
-    let asked_of_few = GateOptions {
-        threshold: Some(0.02),
-        must_see: Some(10.0),
-    };
-    let result = compare(&old, &few, asked_of_few, |_, _| Vec::new()).unwrap();
-    assert_eq!(result.gate, Gate::Blind);
+    assert_eq!(seeing(&few, Some(10.0)).unwrap().gate, Gate::Blind);
     assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
 }
 

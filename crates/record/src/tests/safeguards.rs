@@ -7,18 +7,14 @@ use super::{
     compare::{at, codes},
     record,
 };
-use crate::samples::windows;
+use crate::samples::{compared, windows};
 
 /// The warnings of a comparison of two sessions, the first of which lacks what `take` takes away.
 fn warnings(take: impl Fn(&mut Record)) -> Vec<(String, String)> {
     let mut old = at(0, &[("a", 100.0)]);
     take(&mut old);
-    let changes = compare(
-        &[old],
-        &[at(1, &[("a", 100.0)])],
-        GateOptions::default(),
-        |_, _| Vec::new(),
-    );
+    let new = at(1, &[("a", 100.0)]);
+    let changes = compared(&[old], &[new], GateOptions::default());
     let warnings = changes.unwrap().warnings.into_iter();
     let named = warnings.map(|warning| (warning.code, warning.text));
     named.filter(|(code, _)| code.starts_with("no-")).collect()
@@ -53,7 +49,7 @@ fn workloads_need_no_sentinel() {
     let records = [run(), run()];
     assert_eq!(records[0].spread.sentinel, None);
     let [old, new] = records;
-    let changes = compare(&[old], &[new], GateOptions::default(), |_, _| Vec::new()).unwrap();
+    let changes = compared(&[old], &[new], GateOptions::default()).unwrap();
     assert!(!codes(&changes).contains(&"no-sentinel"));
 }
 

@@ -1,6 +1,7 @@
 //! The undisturbed state: where it leads, what it is compared with, and where it is not known.
 
 use super::{super::*, built, events, machine, plan};
+use crate::samples::compared;
 use bpfcost_measure::{Event, Plan};
 use bpfcost_model::Slices;
 
@@ -253,13 +254,7 @@ fn sessions_are_compared_in_one_reading() {
             started: "2026-01-02T00:00:00Z".to_owned(),
             ..new.clone()
         };
-        compare(
-            std::slice::from_ref(old),
-            &[new],
-            GateOptions::default(),
-            |_, _| vec![],
-        )
-        .unwrap()
+        compared(std::slice::from_ref(old), &[new], GateOptions::default()).unwrap()
     };
     // The undisturbed ones.
     let marks = |changes: &Changes| {
