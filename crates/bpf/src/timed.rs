@@ -171,7 +171,7 @@ pub struct TimedObject {
 }
 
 impl TimedObject {
-    /// Times a batch of a program on each CPU of the request, `packets[i]` on `cpus[i]`; see [`timing::batch`].
+    /// Times a batch of a program on each CPU of the request, `packets[i]` on `cpus[i]`.
     pub fn batch(
         &mut self,
         program: &str,
