@@ -70,7 +70,7 @@ const REGISTRY: &[Entry] = &[
     (|| one(map::Maps::default()), Extras::NOTHING),
     (|| one(stack::Stacks), Extras::NOTHING),
     (|| one(stack_places::StackPlaces), Extras::NOTHING),
-    (|| one(pool::Pools::default()), pool::predicted::OWN),
+    (|| one(pool::Pools::default()), Extras::NOTHING),
     (|| one(kretprobe::Kretprobes::default()), Extras::NOTHING),
     (
         || workload::built_in().flat_map(one).collect(),

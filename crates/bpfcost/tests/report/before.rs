@@ -61,9 +61,9 @@ fn every_figure_is_there_still() {
         let record = load(name);
         let then =
             fs::read_to_string(file(&format!("{name}.md"))).expect("it is in the repository");
-        // What is predicted of other machines no longer follows the record: everyone is shown the same.
+        // Predictions of a model are no longer shown with records.
         let then = then
-            .split("**The prediction against published tables")
+            .split("**Predicted, not measured")
             .next()
             .unwrap_or_default();
         let now = rows(&(views::markdown(&record) + &views::atlas(std::slice::from_ref(&record))));

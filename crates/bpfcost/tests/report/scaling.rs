@@ -198,7 +198,7 @@ fn a_narrow_terminal_has_every_column() {
         let view = views::table(&record, Style::for_width(false, width));
         let wide = view.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None);
-        for head in ["1 thread", "2 threads", "4 threads", "16 threads", "192"] {
+        for head in ["1 thread", "2 threads", "4 threads", "16 threads"] {
             assert!(view.contains(head), "{width}: {head}");
         }
     }
@@ -267,8 +267,6 @@ fn csv_has_curves_and_secondary_values() {
         (cell("array/4", "knee"), cell("array/2", "knee")),
         ("true".into(), "false".into())
     );
-    assert!(number("freelist/16", "predicted") > 0.0);
-    assert_eq!(cell("freelist/16/bulk-4", "predicted"), "");
     assert_eq!(cell("freelist/16/bulk-4", "circumstances"), "bulk-4");
     assert_eq!(number("freelist/16/objects-1x", "misses"), 0.031);
     for empty in ["array/16", "mutex/1", "none/4", "line/near", "tcp-v4-ch"] {

@@ -1,9 +1,8 @@
 //! Curves over a number of threads, or a size, with both axes logarithmic: doubling is the same distance
 //! everywhere, and equal scaling has the same slope everywhere.
 //!
-//! Measurements are solid lines with filled marks and intervals; predictions of a model are dashed and have no marks;
-//! values that others published are hollow marks without a line. Each name has its colour and its shape on
-//! the whole page. A distribution is turned: its values go to the right, and shares of them up.
+//! Each name has its colour and its shape on the whole page. A distribution is turned: its values go to the right, and
+//! shares of them up.
 
 use std::fmt::Write;
 
@@ -30,90 +29,55 @@ const SHAPES: [&str; 4] = [
 ];
 const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
 
-/// Origin of a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CurveSource {
-    /// This run.
-    Measured,
-    /// A model.
-    Predicted,
-    /// Others, elsewhere.
-    Published,
-}
-
-impl CurveSource {
-    /// Name, class of the lines, and class of the marks.
-    fn looks(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
-        match self {
-            CurveSource::Measured => ("measured", Some("curve"), Some("spot")),
-            CurveSource::Predicted => ("predicted", Some("curve predicted"), None),
-            CurveSource::Published => ("published", None, Some("spot hollow")),
-        }
-    }
-
-    /// The beginning of a curve, as it looks in the plot.
-    fn sample(self, shape: &str) -> String {
-        let (_, line, mark) = self.looks();
-        let line = line
-            .map(|class| format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>"));
-        let mark = mark.map(|class| {
-            format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
-        });
-        line.into_iter().chain(mark).collect()
-    }
-}
-
 /// One curve.
 #[derive(Clone, Debug)]
-pub struct Series {
+pub(crate) struct Series {
     /// Name.
-    pub series: String,
+    pub(crate) series: String,
     /// Decides its colour and its shape.
-    pub hue: usize,
-    /// Origin.
-    pub kind: CurveSource,
+    pub(crate) hue: usize,
     /// Points from left to right.
-    pub points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
 }
 
 /// A point of a curve.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub(crate) struct Point {
     /// Position: a number of threads, or another size.
-    pub at: f64,
+    pub(crate) at: f64,
     /// Name of the position.
-    pub place: String,
+    pub(crate) place: String,
     /// Operations of all together, or whatever the curve shows.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// The 95 % interval of `rate`.
-    pub ci95: Option<[f64; 2]>,
+    pub(crate) ci95: Option<[f64; 2]>,
     /// True for the knee of the curve.
-    pub knee: bool,
+    pub(crate) knee: bool,
 }
 
 /// Curves of one figure.
 #[derive(Default)]
-pub struct Plot {
+pub(crate) struct Plot {
     /// Title, a few words.
-    pub title: String,
+    pub(crate) title: String,
     /// Unit in which rates are shown.
-    pub unit: RateUnit,
+    pub(crate) unit: RateUnit,
     /// Name of the axis of rates: `M pairs/s`.
-    pub rates: String,
+    pub(crate) rates: String,
     /// Name of the axis of positions: `threads`.
-    pub over: String,
+    pub(crate) over: String,
     /// Number of CPUs of the machine.
-    pub cpus: Option<u32>,
+    pub(crate) cpus: Option<u32>,
     /// True if rates go to the right, and positions up.
-    pub turned: bool,
+    pub(crate) turned: bool,
     /// The curves, in the order of the legend.
-    pub lines: Vec<Series>,
+    pub(crate) lines: Vec<Series>,
     /// True for one of several small figures.
-    pub small: bool,
+    pub(crate) small: bool,
 }
 
 /// The figure under its title: its legend, the plot, its axes.
-pub fn figure(plot: &Plot) -> Figure {
+pub(crate) fn figure(plot: &Plot) -> Figure {
     let points = || {
         plot.lines
             .iter()
@@ -219,27 +183,21 @@ fn body(plot: &Plot, frame: &Frame) -> String {
     svg.finish()
 }
 
-/// The line through the points; published ones have none.
+/// The line through the points.
 fn curve(svg: &mut Svg, line: &Series, frame: &Frame) {
-    let Some(class) = line.kind.looks().1 else {
-        return;
-    };
     let points = line.points.iter().filter(is_drawable);
     let places: Vec<(f64, f64)> = points
         .map(|point| frame.place(point.at, point.rate))
         .collect();
     for ends in places.windows(2) {
-        svg.line(&format!("{class} hue{}", line.hue % HUES), ends[0], ends[1]);
+        svg.line(&format!("curve hue{}", line.hue % HUES), ends[0], ends[1]);
     }
 }
 
-/// The marks of the points, over all lines; a prediction has none.
+/// The marks of the points, over all lines.
 fn marks(svg: &mut Svg, line: &Series, frame: &Frame, plot: &Plot) {
     let hue = line.hue % HUES;
-    let Some(class) = line.kind.looks().2 else {
-        return;
-    };
-    let class = format!("{class} hue{hue}");
+    let class = format!("spot hue{hue}");
     for point in line.points.iter().filter(is_drawable) {
         let place = frame.place(point.at, point.rate);
         if let Some(ends) = point.ci95 {
@@ -257,14 +215,13 @@ fn shape(line: &Series) -> &'static str {
     SHAPES[line.hue % SHAPES.len()]
 }
 
-/// `percpu, 8 threads, measured: 103 M pairs/s (knee)`.
+/// `percpu, 8 threads: 103 M pairs/s (knee)`.
 fn words(line: &Series, point: &Point, plot: &Plot) -> String {
     format!(
-        "{}, {} {}, {}: {} {}{}",
+        "{}, {} {}: {} {}{}",
         line.series,
         point.place,
         plot.over,
-        line.kind.looks().0,
         plot.unit.plain(point.rate),
         plot.rates,
         if point.knee { " (knee)" } else { "" }
@@ -282,9 +239,8 @@ fn description(plot: &Plot) -> String {
         let points: Vec<String> = points.collect();
         let _ = write!(
             out,
-            "{}, {}, {} {} {}: {}. ",
+            "{}, {} {} {}: {}. ",
             line.series,
-            line.kind.looks().0,
             plot.rates,
             if plot.turned { "by share" } else { "by" },
             plot.over,
@@ -294,53 +250,24 @@ fn description(plot: &Plot) -> String {
     out.trim_end().to_owned()
 }
 
-/// Legend of colours and kinds of line.
+/// Legend of colours.
 fn legend(plot: &Plot) -> String {
-    let has = |kind: &CurveSource| plot.lines.iter().any(|line| line.kind == *kind);
-    let key = |class: &str, drawn: &str, words: &str| {
-        format!(
-            "<span class=\"key\"><svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">{drawn}</svg> \
-             {words}</span> "
-        )
-    };
     let mut seen: Vec<&str> = Vec::new();
-    let mut names = String::new();
+    let mut keys = String::new();
     for line in &plot.lines {
         if seen.contains(&line.series.as_str()) {
             continue;
         }
         seen.push(&line.series);
-        let drawn: String = if has(&CurveSource::Measured) {
-            CurveSource::Measured.sample(shape(line))
-        } else {
-            [CurveSource::Predicted, CurveSource::Published]
-                .map(|kind| kind.sample(shape(line)))
-                .concat()
-        };
-        names += &key(
-            &format!("swatch hue{}", line.hue % HUES),
-            &drawn,
-            &escape(&line.series),
-        );
-    }
-    let mut out = format!("<p class=\"caption legend\">{names}</p>");
-    let kinds = [
-        (CurveSource::Measured, "measured here"),
-        (CurveSource::Published, "published elsewhere"),
-        (CurveSource::Predicted, "<b>predicted</b>, not measured"),
-    ];
-    if plot
-        .lines
-        .iter()
-        .any(|line| line.kind != CurveSource::Measured)
-    {
-        let there = kinds.iter().filter(|(kind, _)| has(kind));
-        let keys = there.map(|(kind, words)| key("swatch", &kind.sample(SHAPES[0]), words));
         let _ = write!(
-            out,
-            "<p class=\"caption legend kinds\">{}</p>",
-            keys.collect::<String>()
+            keys,
+            "<span class=\"key\"><svg class=\"swatch hue{}\" aria-hidden=\"true\" width=\"40\" height=\"14\">\
+             <line class=\"curve\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>\
+             <path class=\"spot\" transform=\"translate(20 7)\" d=\"{}\"/></svg> {}</span> ",
+            line.hue % HUES,
+            shape(line),
+            escape(&line.series)
         );
     }
-    out
+    format!("<p class=\"caption legend\">{keys}</p>")
 }

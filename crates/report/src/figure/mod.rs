@@ -5,7 +5,7 @@
 //! scheme. Every SVG says in words what it shows (`title`, `desc`).
 
 mod axis;
-pub mod curve;
+pub(crate) mod curve;
 pub(crate) mod forest;
 pub(crate) mod heat;
 pub(crate) mod interval;

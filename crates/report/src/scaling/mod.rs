@@ -1,7 +1,7 @@
 //! A record whose cases make curves, as a few small tables, the same for all views: the throughput of all threads
 //! and where it ends, the time per thread, and the comparisons.
 
-pub mod plot;
+mod plot;
 mod sections;
 mod summary;
 mod tables;

@@ -2,23 +2,23 @@
 
 use super::{Chart, group_suffix};
 use crate::{
-    figure::curve::{CurveSource, Plot, Point, Series},
+    figure::curve::{Plot, Point, Series},
     rows,
 };
 use bpfcost_record::{Curve, CurveGroup};
 use bpfcost_text::{line, number};
 
 /// Colours of the names of curves.
-pub struct SeriesColours<'a>(Vec<&'a str>);
+pub(super) struct SeriesColours<'a>(Vec<&'a str>);
 
 impl<'a> SeriesColours<'a> {
     /// Returns the colours of the record's own curves, so that a name has one colour on the whole page.
-    pub fn new(chart: &Chart<'a>) -> Self {
+    pub(super) fn new(chart: &Chart<'a>) -> Self {
         SeriesColours(chart.curves.series())
     }
 
     /// The colour of a name.
-    pub fn hue(&mut self, name: &'a str) -> usize {
+    pub(super) fn hue(&mut self, name: &'a str) -> usize {
         let position = self.0.iter().position(|series| *series == name);
         position.unwrap_or_else(|| {
             self.0.push(name);
@@ -52,7 +52,7 @@ pub(crate) fn group_plot(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
 }
 
 /// A curve of this run.
-pub fn curve_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
+pub(super) fn curve_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
     let point = |point: &bpfcost_record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {
@@ -66,7 +66,6 @@ pub fn curve_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series 
     Series {
         series: line(curve.series),
         hue,
-        kind: CurveSource::Measured,
         points: curve.points.iter().filter_map(point).collect(),
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     figure::{
-        curve::{CurveSource, Plot, Point, Series},
+        curve::{Plot, Point, Series},
         stack::{Bar, Stack},
     },
     rows::heading,
@@ -78,7 +78,6 @@ fn lines(report: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> Ve
     let lines = names.map(|(hue, name)| Series {
         series: line(name),
         hue,
-        kind: CurveSource::Measured,
         points: points(name),
     });
     lines.filter(|line| !line.points.is_empty()).collect()
