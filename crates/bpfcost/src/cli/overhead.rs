@@ -104,8 +104,8 @@ pub(super) struct Args {
     metric: Vec<String>,
     /// With --watch: detach when operations cost this much more
     ///
-    /// Without --ops, CPU time per second counts. bpfcost first watches the service without a probe, and refuses a limit that
-    /// the service's own noise exceeds. The probe is also detached if its own processes use this share of one CPU.
+    /// Without --ops, CPU time per second counts. bpfcost first watches the service without a probe, and refuses a
+    /// limit that the service's own noise exceeds. The probe is also detached if its own processes use this share of one CPU.
     #[arg(long, value_name = "PERCENT", value_parser = parse::rise, allow_hyphen_values = true)]
     #[arg(help_heading = SUBJECT)]
     abort_above: Option<f64>,
@@ -256,7 +256,9 @@ fn definition(args: &Args) -> Result<Definition> {
              Link them into one object (bpftool gen object), or leave `user:` out of one of them",
         )));
     }
-    let window_ms = if args.options.quick && args.workload.is_none() {
+    // In a shorter window, the noise of a service hides more than most limits allow.
+    let shortened = args.workload.is_none() && args.abort_above.is_none();
+    let window_ms = if args.options.quick && shortened {
         QUICK_WINDOW_MS
     } else {
         definition.window_ms

@@ -15,14 +15,11 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 /// Longest stretch: longer windows consist of several.
 const LONGEST_STRETCH: Duration = Duration::from_secs(1);
 
-/// Windows of less get longer without `--quick`.
-const QUIET_STRETCH: Duration = Duration::from_millis(500);
-
 /// The CPU time of the probe's own processes is judged over no less than this.
 const TOOL_TIME: Duration = Duration::from_secs(1);
 
 /// Windows in a row that the service itself disturbs, after which none is tried again.
-const MOST_DISTURBED: usize = 3;
+const MAX_DISTURBED: usize = 3;
 
 /// CPU time of a service, in nanoseconds, below which there is no cost that could rise.
 const IDLE_NS: f64 = 1.0;
@@ -43,7 +40,6 @@ pub(super) struct Account {
     pub(super) tool_ns: f64,
 }
 
-/// A running service.
 pub(super) trait Service {
     /// Name of the service for messages.
     fn name(&self) -> String;
@@ -286,7 +282,7 @@ impl Guard {
                 percent(self.alarm.limit()),
                 percent(noise),
             ))),
-            Judgement::NotIt if self.disturbed == MOST_DISTURBED => Err(aborted(format!(
+            Judgement::NotIt if self.disturbed == MAX_DISTURBED => Err(aborted(format!(
                 "The run ended, without a probe attached: the load of {} changes too often to show within {:.1} s what a \
                  probe costs it.",
                 service.name(),
@@ -339,17 +335,10 @@ impl Guard {
         } else {
             "No limit works while it does".to_owned()
         };
-        let mut quieter = Vec::new();
-        if !service.counts() {
-            quieter.push("the cost of an operation moves less (--ops CMD)");
-        }
-        if self.stretch() < QUIET_STRETCH {
-            quieter.push("longer windows move less (no --quick)");
-        }
-        let quieter = quieter
-            .iter()
-            .map(|one| format!("; {one}"))
-            .collect::<String>();
+        let quieter = match service.counts() {
+            true => "",
+            false => "; the cost of an operation moves less (--ops CMD)",
+        };
         Some(format!(
             "--abort-above {} is within the noise: {}, without a probe, {noise} within {seconds:.1} s\n  {works}{quieter}",
             percent(limit).replace(' ', ""),
