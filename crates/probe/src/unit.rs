@@ -1,10 +1,6 @@
 //! A systemd unit: started for a window, stopped after it, and restored to its first state at the end.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use bpfcost_bpf::cgroup;
@@ -17,11 +13,12 @@ use bpfcost_model::Fault;
 use bpfcost_process::{
     ChildFailed, RunContext, process_tree,
     restore::{RestoreGuard, SavedState, systemctl},
+    wait_for,
 };
 
 /// Time to wait for a unit's BPF programs; systemd says that it is started only when it is ready, and not every
 /// agent has some.
-const PATIENCE: Duration = Duration::from_secs(3);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct SystemdUnit {
@@ -52,14 +49,17 @@ impl Probe for SystemdUnit {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         let loading = self.loading.insert(Loading::begin(false));
         systemctl(&["start", &self.name])?;
-        let begun = Instant::now();
-        let programs = loop {
-            match loading.look(&unit_pids(&self.name)?) {
-                Some(programs) => break programs,
-                None if begun.elapsed() > PATIENCE => break Vec::new(),
-                None => {}
-            }
-        };
+        let mut loaded = Ok(None);
+        wait_for(
+            &unit_pids(&self.name)?,
+            LOAD_TIMEOUT,
+            Duration::ZERO,
+            || {
+                loaded = unit_pids(&self.name).map(|pids| loading.look(&pids));
+                !matches!(loaded, Ok(None))
+            },
+        );
+        let programs = loaded?.unwrap_or_default();
         super::leftovers::remember(&programs, &unit_pids(&self.name)?);
         self.group = unit_group(&self.name)?;
         Ok(())

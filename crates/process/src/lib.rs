@@ -20,4 +20,4 @@ pub use output::{Capture, Search};
 pub use process::{ChildFailed, Process, allow_files, describe_exit, process_name};
 pub use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
-pub use wait::wait_until;
+pub use wait::{wait_for, wait_until};

@@ -92,7 +92,6 @@ struct Streams {
     sum: u64,
 }
 
-/// One of them.
 #[derive(Debug)]
 struct Stream {
     /// `None` once its end was read, or if it is read elsewhere.

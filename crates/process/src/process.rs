@@ -28,6 +28,7 @@ use crate::{
     process_tree::process_tree,
     program,
     reaper::{Cgroup, Duty, Reaper},
+    wait::wait_for,
 };
 
 /// A process that bpfcost started for the user, such as a tool, failed. The text says what it printed, and what to do.
@@ -305,12 +306,9 @@ impl Process {
     pub fn stop(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(self.pid(), signal);
-            let clock = ProcessClock::start(self.id());
-            while !clock.exceeds(self.id(), EXIT_TIMEOUT)
-                && matches!(self.child.try_wait(), Ok(None))
-            {
-                sleep(POLL_INTERVAL);
-            }
+            wait_for(&[self.id()], EXIT_TIMEOUT, POLL_INTERVAL, || {
+                !matches!(self.child.try_wait(), Ok(None))
+            });
         }
         match &self.cgroup {
             Some(cgroup) => {

@@ -12,7 +12,7 @@ use procfs::{
 };
 
 use super::{AccessLog, Reading};
-use bpfcost_process::{Process, RunContext, holds, wait_until};
+use bpfcost_process::{Process, RunContext, holds, wait_for};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +32,7 @@ impl AccessLog {
     /// Waits until the server has no connections left: what was begun is logged then.
     pub fn settle(&self, context: &RunContext) -> Result<()> {
         wait(
+            context,
             "connections to the server are still open after its client has ended",
             || {
                 let sockets = net::tcp().context("cannot read /proc/net/tcp")?;
@@ -82,7 +83,7 @@ impl AccessLog {
             bail!("{} failed\n{}", command.join(" "), process.tail());
         }
         let moved = FDTarget::Path(old.clone());
-        wait("the server does not reopen its log", || {
+        wait(context, "the server does not reopen its log", || {
             Ok(log.exists() && !context.pids.iter().any(|pid| holds(*pid, &moved)))
         })?;
         let text = fs::read_to_string(&old);
@@ -92,10 +93,14 @@ impl AccessLog {
     }
 }
 
-/// Waits for something that a server does.
-fn wait(otherwise: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+/// Waits for something that the server of a context does.
+fn wait(
+    context: &RunContext,
+    otherwise: &str,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let mut outcome = Ok(false);
-    wait_until(TIMEOUT, POLL_INTERVAL, || {
+    wait_for(&context.pids, TIMEOUT, POLL_INTERVAL, || {
         outcome = done();
         !matches!(outcome, Ok(false))
     });

@@ -37,7 +37,6 @@ impl Cgroup {
         Ok(Cgroup { path, _lock: None })
     }
 
-    /// Where it lies.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -47,7 +46,6 @@ impl Cgroup {
         self.path.join("cgroup.procs")
     }
 
-    /// Its processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         cgroup::pids(&self.path)
     }

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -15,7 +14,7 @@ use bpfcost_bpf::{
 
 use bpfcost_model::{Fault, Problem};
 use bpfcost_probe::{ExpectedParts, Inventory, Probe};
-use bpfcost_process::RunContext;
+use bpfcost_process::{RunContext, wait_for};
 use bpfcost_workload::LoadResult;
 
 /// Makes the load of a window, or watches the load of others.
@@ -92,16 +91,15 @@ impl Rehearsal {
 
     /// Waits until an attached probe has all that it had in the rehearsal; then returns its inventory.
     pub(super) fn prove_begin(&self, probe: &dyn Probe) -> Result<Inventory, Fault> {
-        let begun = Instant::now();
-        loop {
-            let inventory = Inventory::of_probe(probe);
-            match self.expected.difference(&inventory) {
-                None => return Ok(inventory),
-                Some(difference) if begun.elapsed() > ATTACH_TIMEOUT => {
-                    return Err(not_as_rehearsed("at the begin of a window", difference));
-                }
-                Some(_) => sleep(POLL_INTERVAL),
-            }
+        let (mut inventory, mut difference) = (Inventory::default(), None);
+        wait_for(&probe.pids(), ATTACH_TIMEOUT, POLL_INTERVAL, || {
+            inventory = Inventory::of_probe(probe);
+            difference = self.expected.difference(&inventory);
+            difference.is_none()
+        });
+        match difference {
+            None => Ok(inventory),
+            Some(difference) => Err(not_as_rehearsed("at the begin of a window", difference)),
         }
     }
 
