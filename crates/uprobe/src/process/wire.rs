@@ -41,6 +41,8 @@ const FAILED: u64 = 1;
 
 /// Number of words in the registers of a thread.
 const REGISTERS: usize = size_of::<Registers>() / 8;
+/// Longest message, in bytes: the registers of 100,000 threads are 23 MB.
+const MAX_MESSAGE: usize = 64 << 20;
 /// Between the two texts of an error.
 const SEPARATOR: char = '\0';
 
@@ -81,7 +83,15 @@ impl Message {
             io::Result::Ok(u64::from_le_bytes(number) as usize)
         };
         let (numbers, text) = (length()?, length()?);
-        let mut bytes = vec![0; 8 * numbers + text];
+        let bytes = numbers
+            .checked_mul(8)
+            .and_then(|some| some.checked_add(text));
+        let bytes = bytes.filter(|bytes| *bytes <= MAX_MESSAGE);
+        let bytes = bytes.ok_or_else(|| {
+            let what = format!("a message of {numbers} numbers and {text} bytes is too long");
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        let mut bytes = vec![0; bytes];
         from.read_exact(&mut bytes)?;
         let (numbers, text) = bytes.split_at(8 * numbers);
         let numbers = numbers
@@ -93,7 +103,6 @@ impl Message {
         })
     }
 
-    /// A reply.
     pub(super) fn reply(result: Result<Vec<u64>>) -> Self {
         match result {
             Ok(mut numbers) => {
@@ -131,7 +140,6 @@ pub(super) fn from_registers(threads: &[(i32, Registers)]) -> Vec<u64> {
     numbers.collect()
 }
 
-/// The same, back.
 pub(super) fn to_registers(numbers: &[u64]) -> Vec<(i32, Registers)> {
     let threads = numbers.chunks_exact(1 + REGISTERS).map(|thread| {
         let numbers: [u64; REGISTERS] = thread[1..].try_into().expect("as many as there are");
@@ -157,7 +165,6 @@ pub(super) fn from_writes(writes: &[Write]) -> Vec<u64> {
     numbers
 }
 
-/// The same, back.
 pub(super) fn to_writes(mut numbers: &[u64]) -> Vec<Write> {
     let mut writes = Vec::new();
     while let [address, length, rest @ ..] = numbers {
@@ -236,6 +243,8 @@ fn decode(pid: i32, call: &'static str, kind: u64, number: u64, text: &str) -> E
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -252,6 +261,22 @@ mod tests {
         drop(one);
         assert!(Message::receive(&other).is_err());
         assert!(Message::default().send(&other).is_err(), "no signal either");
+    }
+
+    #[test]
+    fn no_message_is_longer_than_the_longest() {
+        for lengths in [
+            [u64::MAX, 0],
+            [0, u64::MAX],
+            [1 << 61, 0],
+            [1, MAX_MESSAGE as u64],
+        ] {
+            let (mut one, other) = UnixStream::pair().unwrap();
+            one.write_all(&lengths.map(u64::to_le_bytes).concat())
+                .unwrap();
+            let error = Message::receive(&other).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{lengths:?}");
+        }
     }
 
     #[test]
