@@ -12,18 +12,18 @@ use thiserror::Error as ThisError;
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Definition, Error, Factor, OwnServer, RunningServer, Variant, definition::LONGEST_WINDOW_MS,
-    network::FORWARDED, source,
+    Client, Definition, Error, Factor, OwnServer, RunningServer, Variant,
+    definition::LONGEST_WINDOW_MS, network::FORWARDED, source,
 };
 
 use bpfcost_text::suggest;
 
 /// Fewest windows of a case on one server: off is compared with off, and a median is odd.
-const LEAST_ROUNDS: u32 = 3;
+const MIN_ROUNDS: u32 = 3;
 /// A server is restarted after so many windows of a case, so that differences between server instances show.
-const MOST_ROUNDS: u32 = 20;
+const MAX_ROUNDS: u32 = 20;
 /// Seconds that anything may be given: a day.
-const MOST_SECONDS: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 /// Names in braces beside factors, in commands and files; [`RunContext`](bpfcost_process::RunContext) fills them in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
@@ -85,7 +85,7 @@ impl Definition {
         Ok(())
     }
 
-    /// What no type says.
+    /// Checks what no type says.
     fn check(&self) -> Result<(), DocumentProblem> {
         if self.variants.is_empty() {
             return Err(wrong(
@@ -103,60 +103,8 @@ impl Definition {
                 ),
             ));
         }
-        if !(LEAST_ROUNDS..MOST_ROUNDS).contains(&self.rounds) {
-            return Err(wrong(
-                [&"rounds"],
-                format!(
-                    "rounds = {} is not between {LEAST_ROUNDS} and {}",
-                    self.rounds,
-                    MOST_ROUNDS - 1
-                ),
-            ));
-        }
-        if self.rounds.is_multiple_of(2) {
-            return Err(wrong(
-                [&"rounds"],
-                format!(
-                    "rounds = {} is even: a server's value is the median of its windows, and slow windows move the \
-                     median of an even number. Write {} or {}",
-                    self.rounds,
-                    self.rounds - 1,
-                    self.rounds + 1
-                ),
-            ));
-        }
-        if !(1..=LONGEST_WINDOW_MS).contains(&self.window_ms) {
-            return Err(wrong(
-                [&"window-ms"],
-                format!(
-                    "window-ms = {} is not between 1 and {LONGEST_WINDOW_MS}",
-                    self.window_ms
-                ),
-            ));
-        }
-        if let Some(period_ms) = self.period_ms
-            && !(1..=LONGEST_WINDOW_MS).contains(&period_ms)
-        {
-            return Err(wrong(
-                [&"period-ms"],
-                format!("period-ms = {period_ms} is not between 1 and {LONGEST_WINDOW_MS}"),
-            ));
-        }
-        if self.clients.is_empty() && self.server.as_ref().is_none_or(|one| one.watch.is_none()) {
-            return Err(wrong([], "there is no [[client]], so nothing makes load"));
-        }
-        if let Some(ready) = self.server.as_ref().and_then(|one| one.ready.as_ref()) {
-            a_time([&"server", &"ready", &"within-s"], ready.within_s)?;
-        }
-        let counts = |watch: &RunningServer| !watch.ops.is_empty();
-        let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
-        if self.operation == SECOND && watched.is_none_or(counts) {
-            return Err(wrong(
-                [&"operation"],
-                "operation = \"second\" is only for clients that report no operation count; this \
-                 one does: name its operation",
-            ));
-        }
+        self.check_windows()?;
+        self.check_load()?;
         unique("variant", self.variants.iter().map(|one| one.name.as_str()))?;
         unique("client", self.clients.iter().map(|one| one.name.as_str()))?;
         unique("factor", self.factors.iter().map(|one| one.name.as_str()))?;
@@ -167,33 +115,10 @@ impl Definition {
             .chain((self.clients.len() > 1).then_some(LOAD))
             .collect();
         for (index, variant) in self.variants.iter().enumerate() {
-            self.check_variant(index, variant)?;
-            let whose = format!("variant {}", variant.name);
-            known_factors(
-                [&"variant", &index, &"only"],
-                &whose,
-                &variant.only,
-                &factors,
-            )?;
-            for (number, check) in variant.checks.iter().enumerate() {
-                let way: [&dyn ToString; 5] = [&"variant", &index, &"check", &number, &"only"];
-                known_factors(way, &whose, &check.only, &factors)?;
-            }
+            self.check_variant(index, variant, &factors)?;
         }
         for (index, client) in self.clients.iter().enumerate() {
-            let whose = format!("client {}", client.name);
-            known_factors([&"client", &index, &"only"], &whose, &client.only, &factors)?;
-            if let Some(seconds) = client.within_s {
-                a_time([&"client", &index, &"within-s"], seconds)?;
-            }
-            for (name, pattern) in &client.metrics {
-                if let Err(error) = Regex::new(pattern) {
-                    return Err(wrong(
-                        [&"client", &index, &"metrics", name],
-                        format!("the metric {name} is not a regular expression: {error}"),
-                    ));
-                }
-            }
+            check_client(index, client, &factors)?;
         }
         if let Some(over) = &self.over
             && !factors.contains(&over.as_str())
@@ -203,11 +128,68 @@ impl Definition {
                 format!("`over` names {over}, which is not a factor"),
             ));
         }
+        self.check_placeholders(&factors)
+    }
+
+    /// Checks the number and the length of windows.
+    fn check_windows(&self) -> Result<(), DocumentProblem> {
+        let rounds = u64::from(self.rounds);
+        let ranges = [
+            (
+                "rounds",
+                Some(rounds),
+                MIN_ROUNDS.into(),
+                (MAX_ROUNDS - 1).into(),
+            ),
+            ("window-ms", Some(self.window_ms), 1, LONGEST_WINDOW_MS),
+            ("period-ms", self.period_ms, 1, LONGEST_WINDOW_MS),
+        ];
+        for (key, value, least, most) in ranges {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                let what = format!("{key} = {value} is not between {least} and {most}");
+                return Err(wrong([&key], what));
+            }
+        }
+        if rounds.is_multiple_of(2) {
+            return Err(wrong(
+                [&"rounds"],
+                format!(
+                    "rounds = {rounds} is even: a server's value is the median of its windows, and slow windows move the \
+                     median of an even number. Write {} or {}",
+                    rounds - 1,
+                    rounds + 1
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that something makes load, and counts its operations.
+    fn check_load(&self) -> Result<(), DocumentProblem> {
+        let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
+        if self.clients.is_empty() && watched.is_none() {
+            return Err(wrong([], "there is no [[client]], so nothing makes load"));
+        }
+        if let Some(ready) = self.server.as_ref().and_then(|one| one.ready.as_ref()) {
+            a_time([&"server", &"ready", &"within-s"], ready.within_s)?;
+        }
+        let counts = |watch: &RunningServer| !watch.ops.is_empty();
+        if self.operation == SECOND && watched.is_none_or(counts) {
+            return Err(wrong(
+                [&"operation"],
+                "operation = \"second\" is only for clients that report no operation count; this \
+                 one does: name its operation",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that all that is filled in has a value.
+    fn check_placeholders(&self, factors: &[&str]) -> Result<(), DocumentProblem> {
+        let known = || FILLED.into_iter().chain(factors.iter().copied());
         for (way, text) in self.texts() {
-            if let Some(name) = braced(text)
-                .find(|name| !FILLED.contains(&name.as_str()) && !factors.contains(&name.as_str()))
-            {
-                let near = suggest(&name, FILLED.into_iter().chain(factors.iter().copied()));
+            if let Some(name) = braced(text).find(|name| known().all(|known| known != name)) {
+                let near = suggest(&name, known());
                 return Err(DocumentProblem {
                     way,
                     near: format!("{{{name}}}"),
@@ -221,8 +203,33 @@ impl Definition {
         Ok(())
     }
 
-    /// The same of one variant.
-    fn check_variant(&self, index: usize, variant: &Variant) -> Result<(), DocumentProblem> {
+    /// Checks a variant, and the factors that it and its checks name.
+    fn check_variant(
+        &self,
+        index: usize,
+        variant: &Variant,
+        factors: &[&str],
+    ) -> Result<(), DocumentProblem> {
+        self.check_probe_and_server(index, variant)?;
+        let whose = format!("variant {}", variant.name);
+        known_factors(
+            [&"variant", &index, &"only"],
+            &whose,
+            &variant.only,
+            factors,
+        )?;
+        for (number, check) in variant.checks.iter().enumerate() {
+            let way: [&dyn ToString; 5] = [&"variant", &index, &"check", &number, &"only"];
+            known_factors(way, &whose, &check.only, factors)?;
+        }
+        Ok(())
+    }
+
+    fn check_probe_and_server(
+        &self,
+        index: usize,
+        variant: &Variant,
+    ) -> Result<(), DocumentProblem> {
         let refused = |key: &str, what: String| Err(wrong([&"variant", &index, &key], what));
         let name = &variant.name;
         if name == OFF {
@@ -291,6 +298,24 @@ impl Definition {
     }
 }
 
+/// Checks the factors, the time and the patterns of a client.
+fn check_client(index: usize, client: &Client, factors: &[&str]) -> Result<(), DocumentProblem> {
+    let whose = format!("client {}", client.name);
+    known_factors([&"client", &index, &"only"], &whose, &client.only, factors)?;
+    if let Some(seconds) = client.within_s {
+        a_time([&"client", &index, &"within-s"], seconds)?;
+    }
+    for (name, pattern) in &client.metrics {
+        if let Err(error) = Regex::new(pattern) {
+            return Err(wrong(
+                [&"client", &index, &"metrics", name],
+                format!("the metric {name} is not a regular expression: {error}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Texts, and the way to each: to what holds them, and their places or names in that.
 fn under<'a, K: ToString>(
     way: &[&dyn ToString],
@@ -349,10 +374,10 @@ fn line_of(text: &str, problem: &DocumentProblem) -> usize {
 
 /// Refuses a `within-s` that nothing can be given.
 fn a_time<const N: usize>(way: [&dyn ToString; N], seconds: f64) -> Result<(), DocumentProblem> {
-    if (0.0..=MOST_SECONDS).contains(&seconds) {
+    if (0.0..=MAX_SECONDS).contains(&seconds) {
         return Ok(());
     }
-    let what = format!("within-s = {seconds} is not between 0 and {MOST_SECONDS}");
+    let what = format!("within-s = {seconds} is not between 0 and {MAX_SECONDS}");
     Err(wrong(way, what))
 }
 
