@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{IsTerminal as _, stderr},
     path::PathBuf,
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -119,114 +119,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let ended = interrupt::on_signal()?;
     check(args)?;
     let bar = Bar::new(0, DRAWN_HZ, "{msg}");
-    bar.set_words("reading the kernel's symbols …");
-    let symbols = KernelSymbols::read()?;
-    let events: Vec<StackEvent> = (args.events.iter())
-        .map(|event| event_of(event, args.attach, &symbols))
-        .collect::<Result<_>>()?;
-    let by_fentry = |(method, _): &StackEvent| *method == AttachMethod::Fentry;
-    if events.len() > 1 && events.iter().any(by_fentry) {
-        return Err(usage(
-            "a trampoline (fentry) takes one function\n  Name one, or attach by kprobes: --attach kprobe",
-        ));
-    }
-    bar.set_words("reading the kernel's unwind rules …");
-    let rules = (!args.helper)
-        .then(|| RuleTable::read(&symbols))
-        .transpose()?;
-    drop(symbols);
-    if let Some(rules) = &rules {
-        bar.set_words("comparing a few stacks with those of the kernel's helper …");
-        rules.self_test()?;
-    }
-    let taken = match &rules {
-        None => "by the kernel's helper",
-        Some(rules) if rules.is_orc() => "by hand (ORC)",
-        Some(_) => "by hand (frame pointers)",
-    };
-    let mode = match (args.live, args.helper) {
-        (_, true) => StackMode::Helper,
-        (true, false) => StackMode::Events,
-        (false, false) => StackMode::Count,
-    };
-    let filter = StackFilter {
-        depth: args.depth,
-        process: args.pid,
-        command: args.comm.clone(),
-    };
-    bar.set_words("waiting for the kernel to verify the program …");
-    let history = SymbolHistory::read()?;
-    let _stats = StatsOn::start()?;
-    let mut counter = StackCounter::start(&events, mode, &filter, rules.as_ref())?;
-    drop(rules);
-    let begun = Instant::now();
-    let begun_cpu_s = own_cpu_s();
-    let mut watch = Watch::new(history);
-    let mut turn = Instant::now();
-    let mut rules_are_kept = true;
-    let shows_progress = stderr().is_terminal() && !args.live;
-    if args.live {
-        bar.clear();
-    }
-    while !ended.load(Ordering::Relaxed) && !watch.reader_left {
-        let left = args
-            .duration
-            .map(|time| time.saturating_sub(begun.elapsed()));
-        if left.is_some_and(|left| left.is_zero()) {
-            break;
-        }
-        watch.show(&counter.poll(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))?)?;
-        if turn.elapsed() < REFRESH_INTERVAL {
-            continue;
-        }
-        turn = Instant::now();
-        if rules_are_kept {
-            match counter.refresh() {
-                Ok(true) => watch.symbols.push()?,
-                Ok(false) => {}
-                // Stacks from now on are counted as stale.
-                Err(error) => {
-                    rules_are_kept = false;
-                    bar.suspend(|| note!("note: {error}"));
-                }
-            }
-        }
-        if shows_progress {
-            let totals = counter.totals()?;
-            bar.set_words(&progress(&totals, begun.elapsed(), args.duration));
-        }
-    }
-    if shows_progress {
-        bar.set_words("detaching, and naming the stacks …");
-    }
-    // Its own trampolines have names until then.
-    watch.symbols.push()?;
-    counter.detach()?;
-    if counter.modules_changed()? {
-        watch.symbols.push()?;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    // What is left of the last events.
-    while !watch.reader_left {
-        let reports = counter.poll(Duration::ZERO)?;
-        watch.show(&reports)?;
-        if reports.is_empty() {
-            break;
-        }
-    }
-    let own_cpu_s = own_cpu_s() - begun_cpu_s;
-    let input = ProfileInput {
-        events: args.events.clone(),
-        taken: taken.to_owned(),
-        seconds,
-        cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        depth: args.depth,
-        kernel_bytes: counter.kernel_bytes(),
-        own_cpu_s,
-        totals: counter.totals()?,
-    };
-    let profile = Profile::new(input, counter.stacks()?, &watch.symbols);
-    drop(counter);
+    let mut recording = Recording::start(args, &bar)?;
+    recording.run(&ended)?;
+    let profile = recording.finish()?;
     bar.clear();
     show(args, &profile)?;
     Ok(
@@ -236,6 +131,160 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             Exit::Done
         },
     )
+}
+
+/// Stacks that are being taken.
+struct Recording<'a> {
+    args: &'a Args,
+    bar: &'a Bar,
+    counter: StackCounter,
+    watch: Watch,
+    /// The way in which stacks are taken, for people.
+    way: &'static str,
+    begun: Instant,
+    begun_cpu_s: f64,
+    _stats: StatsOn,
+}
+
+impl<'a> Recording<'a> {
+    fn start(args: &'a Args, bar: &'a Bar) -> Result<Self> {
+        bar.set_words("reading the kernel's symbols …");
+        let symbols = KernelSymbols::read()?;
+        let events = stack_events(args, &symbols)?;
+        bar.set_words("reading the kernel's unwind rules …");
+        let rules = (!args.helper)
+            .then(|| RuleTable::read(&symbols))
+            .transpose()?;
+        drop(symbols);
+        if let Some(rules) = &rules {
+            bar.set_words("comparing a few stacks with those of the kernel's helper …");
+            rules.self_test()?;
+        }
+        let way = match &rules {
+            None => "by the kernel's helper",
+            Some(rules) if rules.is_orc() => "by hand (ORC)",
+            Some(_) => "by hand (frame pointers)",
+        };
+        let mode = match (args.live, args.helper) {
+            (_, true) => StackMode::Helper,
+            (true, false) => StackMode::Events,
+            (false, false) => StackMode::Count,
+        };
+        let filter = StackFilter {
+            depth: args.depth,
+            process: args.pid,
+            command: args.comm.clone(),
+        };
+        bar.set_words("waiting for the kernel to verify the program …");
+        let history = SymbolHistory::read()?;
+        let stats = StatsOn::start()?;
+        let counter = StackCounter::start(&events, mode, &filter, rules.as_ref())?;
+        drop(rules);
+        Ok(Recording {
+            args,
+            bar,
+            counter,
+            begun: Instant::now(),
+            begun_cpu_s: own_cpu_s(),
+            watch: Watch::new(history),
+            way,
+            _stats: stats,
+        })
+    }
+
+    /// Whether progress is shown: not between events.
+    fn shows_progress(&self) -> bool {
+        stderr().is_terminal() && !self.args.live
+    }
+
+    /// Takes stacks until the time is over, or the run is ended.
+    fn run(&mut self, ended: &AtomicBool) -> Result<()> {
+        let mut refreshed = Instant::now();
+        let mut rules_are_kept = true;
+        if self.args.live {
+            self.bar.clear();
+        }
+        while !ended.load(Ordering::Relaxed) && !self.watch.reader_left {
+            let left = (self.args.duration).map(|time| time.saturating_sub(self.begun.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let wait = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
+            self.watch.show(&self.counter.poll(wait)?)?;
+            if refreshed.elapsed() < REFRESH_INTERVAL {
+                continue;
+            }
+            refreshed = Instant::now();
+            if rules_are_kept {
+                match self.counter.refresh() {
+                    Ok(true) => self.watch.symbols.push()?,
+                    Ok(false) => {}
+                    // Stacks from now on are counted as stale.
+                    Err(error) => {
+                        rules_are_kept = false;
+                        self.bar.suspend(|| note!("note: {error}"));
+                    }
+                }
+            }
+            if self.shows_progress() {
+                let totals = self.counter.totals()?;
+                self.bar
+                    .set_words(&progress(&totals, self.begun.elapsed(), self.args.duration));
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches, and names the stacks.
+    fn finish(mut self) -> Result<Profile> {
+        if self.shows_progress() {
+            self.bar.set_words("detaching, and naming the stacks …");
+        }
+        // Its own trampolines have names until then.
+        self.watch.symbols.push()?;
+        self.counter.detach()?;
+        if self.counter.modules_changed()? {
+            self.watch.symbols.push()?;
+        }
+        let seconds = self.begun.elapsed().as_secs_f64();
+        // What is left of the last events.
+        while !self.watch.reader_left {
+            let reports = self.counter.poll(Duration::ZERO)?;
+            self.watch.show(&reports)?;
+            if reports.is_empty() {
+                break;
+            }
+        }
+        let input = ProfileInput {
+            events: self.args.events.clone(),
+            taken: self.way.to_owned(),
+            seconds,
+            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            depth: self.args.depth,
+            kernel_bytes: self.counter.kernel_bytes(),
+            own_cpu_s: own_cpu_s() - self.begun_cpu_s,
+            totals: self.counter.totals()?,
+        };
+        Ok(Profile::new(
+            input,
+            self.counter.stacks()?,
+            &self.watch.symbols,
+        ))
+    }
+}
+
+/// The events that are named, and how each is attached to.
+fn stack_events(args: &Args, symbols: &KernelSymbols) -> Result<Vec<StackEvent>> {
+    let events: Vec<StackEvent> = (args.events.iter())
+        .map(|event| event_of(event, args.attach, symbols))
+        .collect::<Result<_>>()?;
+    let by_fentry = |(method, _): &StackEvent| *method == AttachMethod::Fentry;
+    if events.len() > 1 && events.iter().any(by_fentry) {
+        return Err(usage(
+            "a trampoline (fentry) takes one function\n  Name one, or attach by kprobes: --attach kprobe",
+        ));
+    }
+    Ok(events)
 }
 
 /// What can be said before the kernel is asked for anything.

@@ -14,7 +14,7 @@ use super::{
     server_instance::ServerInstance,
     variant,
     watch::WatchedService,
-    window,
+    window::{self, Window},
 };
 use bpfcost_model::{ABORTED, Batch, Case, Fault, LoadedEpoch, OFF, Observed, Setup, Trial};
 use bpfcost_probe::Probe;
@@ -32,7 +32,6 @@ const UNSEEN: &str = "unseen-attachments";
 /// The code of the warning of a server that listens not on loopback alone.
 const EXPOSED: &str = "open-port";
 
-/// A running workload.
 pub(super) struct WorkloadFixture {
     definition: Definition,
     /// The probes that were opened, by variant. Gone before the server is.
@@ -333,16 +332,17 @@ impl LoadedEpoch for WorkloadFixture {
         instance.ready()?;
         let mut probe = self.probes.get_mut(&variant.name);
         let on = probe.is_some();
-        let rehearsal = self.rehearsals.get(&case.name);
         let watched = self.watched.as_ref();
+        let window = Window {
+            definition: &self.definition,
+            variant: &variant,
+            instance,
+            context: &context,
+            rehearsal: self.rehearsals.get(&case.name),
+        };
         let outcome = until_judged(watched, &context, || {
-            window::run(
-                &self.definition,
-                &variant,
-                instance,
-                &context,
-                &mut |context| make(watched, &client, instance, context, on),
-                rehearsal,
+            window.run(
+                &mut |context| make(watched, &client, window.instance, context, on),
                 probe.as_mut().map(|probe| &mut ***probe as &mut dyn Probe),
             )
         });

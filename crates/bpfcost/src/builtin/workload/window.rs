@@ -19,138 +19,197 @@ use bpfcost_model::{Fault, Headline, Problem, SECOND, Trial};
 use bpfcost_probe::{Probe, WindowCounts};
 use bpfcost_process::RunContext;
 use bpfcost_workload::{
-    CountCheck, Definition, LONGEST, LoadClient, Reading, Usage, Variant, allowed,
+    CountCheck, Definition, LONGEST, LoadClient, LoadResult, Reading, Usage, Variant, allowed,
 };
 
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;
 
-/// Runs one window of a case. `rehearsal` is of probes that are not built in.
-pub(super) fn run(
-    definition: &Definition,
-    variant: &Variant,
-    instance: &ServerInstance,
-    context: &RunContext,
-    make: LoadMaker<'_>,
-    rehearsal: Option<&Rehearsal>,
-    mut probe: Option<&mut dyn Probe>,
-) -> Result<Trial, Fault> {
-    let log = definition.access_log.as_ref();
-    if let Some(log) = log {
-        log.forget(context)?;
-    }
-    let mut secondary = BTreeMap::new();
-    let begun = Instant::now();
-    if let Some(probe) = &mut probe {
-        probe.attach(context)?;
-        secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
-    }
-    let mut begin = None;
-    if let (Some(probe), Some(rehearsal)) = (&mut probe, rehearsal) {
-        let proved = rehearsal.prove_begin(&**probe);
-        begin = Some(or_detach(&mut **probe, proved)?);
-    }
-    let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
-    let tool_ns = |probe: &Option<&mut dyn Probe>| probe.as_ref()?.cpu_ns();
-    let accounts = instance.accounts();
-    let counted = instance.network.counts()?;
-    let before = accounts.spent(&context.pids, &tool, tool_ns(&probe))?;
-    let accounted = Instant::now();
-    let within = context.with_tool(tool.clone());
-    let mut made = match &mut probe {
-        Some(probe) => or_detach(&mut **probe, make(&within))?,
-        None => make(&within)?,
-    };
-    if let Some(log) = log {
-        log.settle(context)?;
-    }
-    let spent = accounts
-        .spent(&context.pids, &tool, tool_ns(&probe))?
-        .since(&before);
-    let lasted = accounted.elapsed();
-    for (name, count) in instance.network.counts()? {
-        let before = counted.get(&name).copied().unwrap_or(0.0);
-        made.reading.counts.insert(name, count - before);
-    }
-    let seen = match probe {
-        Some(probe) => {
-            if let (Some(begin), Some(rehearsal)) = (&begin, rehearsal) {
-                let proved = rehearsal.prove_end(probe, begin);
-                or_detach(probe, proved)?;
-            }
-            let begun = Instant::now();
-            let seen = probe.detach()?;
-            secondary.insert("detach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
-            seen
+/// One window of a case.
+pub(super) struct Window<'a> {
+    pub(super) definition: &'a Definition,
+    pub(super) variant: &'a Variant,
+    pub(super) instance: &'a ServerInstance,
+    pub(super) context: &'a RunContext,
+    /// Rehearsal of the probe, if it is not built in.
+    pub(super) rehearsal: Option<&'a Rehearsal>,
+}
+
+/// The load of a window, and the resources that were spent on it.
+struct LoadUsage {
+    load: LoadResult,
+    spent: Usage,
+    /// Time between the two readings of the accounts.
+    lasted: Duration,
+}
+
+impl Window<'_> {
+    /// Runs it, with the probe of its variant.
+    pub(super) fn run(
+        &self,
+        make: LoadMaker<'_>,
+        probe: Option<&mut dyn Probe>,
+    ) -> Result<Trial, Fault> {
+        let log = self.definition.access_log.as_ref();
+        if let Some(log) = log {
+            log.forget(self.context)?;
         }
-        None => WindowCounts::default(),
-    };
-    if let Some(log) = log {
-        log.amend(context, &mut made.reading)?;
+        let mut secondary = BTreeMap::new();
+        let (mut usage, seen) = match probe {
+            Some(probe) => self.probed(probe, make, &mut secondary)?,
+            None => (self.loaded(make, None)?, WindowCounts::default()),
+        };
+        if let Some(log) = log {
+            log.amend(self.context, &mut usage.load.reading)?;
+        }
+        if seen.hits == Some(0) {
+            return Err(silent());
+        }
+        let ops = self.operations(&usage);
+        let LoadUsage { load, spent, .. } = &usage;
+        secondary.extend(self.costs(&usage));
+        secondary.extend(self.client_numbers(&load.reading));
+        secondary.extend(self.probe_counts(&seen, ops));
+        check(self.variant, self.context, &seen, &load.reading)?;
+        Ok(Trial {
+            value: match self.definition.headline {
+                Headline::Server => spent.server_ns,
+                Headline::Machine => spent.machine_ns,
+            } / ops,
+            ops: load.reading.ops,
+            elapsed_ns: load.took.as_secs_f64() * 1e9,
+            secondary,
+            ..Trial::default()
+        })
     }
-    let reading = &made.reading;
-    let ops = match definition.operation.as_str() {
-        // Seconds over which CPU time was read.
-        SECOND => lasted.as_secs_f64(),
-        _ => reading.ops(),
-    };
-    let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
-    put("ops", ops);
-    put("server_ns", spent.server_ns / ops);
-    if let Some(client_ns) = made.client_ns {
-        put("client_ns", client_ns / ops);
+
+    /// Attaches a probe, makes the load, and detaches the probe.
+    fn probed(
+        &self,
+        probe: &mut dyn Probe,
+        make: LoadMaker<'_>,
+        secondary: &mut BTreeMap<String, f64>,
+    ) -> Result<(LoadUsage, WindowCounts), Fault> {
+        let begun = Instant::now();
+        probe.attach(self.context)?;
+        secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
+        let usage = self.proved(&*probe, make);
+        let usage = or_detach(probe, usage)?;
+        let begun = Instant::now();
+        let seen = probe.detach()?;
+        secondary.insert("detach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
+        Ok((usage, seen))
     }
-    put("tool_ns", spent.tool_ns / ops);
-    put("machine_ns", spent.machine_ns / ops);
-    put("idle", idle(spent, lasted));
-    put("switches", spent.switches / ops);
-    put("drops", spent.drops);
-    if let Some(period_ms) = definition.period_ms {
-        put("periods", 1e3 * lasted.as_secs_f64() / period_ms as f64);
+
+    /// Makes the load, and proves that the probe has all that it had in the rehearsal before and after it.
+    fn proved(&self, probe: &dyn Probe, make: LoadMaker<'_>) -> Result<LoadUsage, Fault> {
+        let Some(rehearsal) = self.rehearsal else {
+            return self.loaded(make, Some(probe));
+        };
+        let begin = rehearsal.prove_begin(probe)?;
+        let usage = self.loaded(make, Some(probe))?;
+        rehearsal.prove_end(probe, &begin)?;
+        Ok(usage)
     }
-    put("ops_per_s", ops / made.took.as_secs_f64());
-    for (percentile, latency) in &reading.latency_us {
-        put(&format!("latency_{percentile}_us"), *latency);
+
+    /// Makes the load, and reads what was spent on it.
+    fn loaded(&self, make: LoadMaker<'_>, probe: Option<&dyn Probe>) -> Result<LoadUsage, Fault> {
+        let tool = probe.map(|probe| probe.pids()).unwrap_or_default();
+        let spent = || {
+            let tool_ns = probe.and_then(|probe| probe.cpu_ns());
+            (self.instance.accounts()).spent(&self.context.pids, &tool, tool_ns)
+        };
+        let counted = self.instance.network.counts()?;
+        let before = spent()?;
+        let begun = Instant::now();
+        let mut load = make(&self.context.with_tool(tool.clone()))?;
+        if let Some(log) = &self.definition.access_log {
+            log.settle(self.context)?;
+        }
+        let spent = spent()?.since(&before);
+        let lasted = begun.elapsed();
+        for (name, count) in self.instance.network.counts()? {
+            let before = counted.get(&name).copied().unwrap_or(0.0);
+            load.reading.counts.insert(name, count - before);
+        }
+        Ok(LoadUsage {
+            load,
+            spent,
+            lasted,
+        })
     }
-    for (name, count) in &reading.counts {
-        // A compared number is one that the client prints, however often the client runs in a window.
-        let compared = definition.compared.contains(name);
-        put(
-            name,
-            if compared {
-                reading.a_run(*count)
-            } else {
-                *count
-            },
-        );
+
+    /// Operations of the window, or the seconds over which CPU time was read.
+    fn operations(&self, usage: &LoadUsage) -> f64 {
+        match self.definition.operation.as_str() {
+            SECOND => usage.lasted.as_secs_f64(),
+            _ => usage.load.reading.ops(),
+        }
     }
-    for (name, count) in &seen.counts {
-        put(name, *count as f64);
+
+    /// What an operation cost, and what else the accounts say.
+    fn costs(&self, usage: &LoadUsage) -> BTreeMap<String, f64> {
+        let LoadUsage {
+            load,
+            spent,
+            lasted,
+        } = usage;
+        let ops = self.operations(usage);
+        let client_ns = load.client_ns.map(|client_ns| client_ns / ops);
+        let periods = (self.definition.period_ms)
+            .map(|period_ms| 1e3 * lasted.as_secs_f64() / period_ms as f64);
+        let all = [
+            ("ops", Some(ops)),
+            ("server_ns", Some(spent.server_ns / ops)),
+            ("client_ns", client_ns),
+            ("tool_ns", Some(spent.tool_ns / ops)),
+            ("machine_ns", Some(spent.machine_ns / ops)),
+            ("idle", Some(idle(*spent, *lasted))),
+            ("switches", Some(spent.switches / ops)),
+            ("drops", Some(spent.drops)),
+            ("periods", periods),
+            ("ops_per_s", Some(ops / load.took.as_secs_f64())),
+        ];
+        let known = all.into_iter();
+        known
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
     }
-    if seen.hits == Some(0) {
-        return Err(silent());
+
+    /// Latencies and counts of the client.
+    fn client_numbers(&self, reading: &Reading) -> BTreeMap<String, f64> {
+        let latencies = reading.latency_us.iter();
+        let latencies = latencies.map(|(name, latency)| (format!("latency_{name}_us"), *latency));
+        let counts = reading.counts.iter().map(|(name, count)| {
+            // A compared number is one that the client prints, however often the client runs in a window.
+            let value = match self.definition.compared.contains(name) {
+                true => reading.a_run(*count),
+                false => *count,
+            };
+            (name.clone(), value)
+        });
+        latencies.chain(counts).collect()
     }
-    if let Some(hits) = seen.hits {
-        put("hits", hits as f64 / ops);
+
+    /// Counts of the probe, and its runs per operation.
+    fn probe_counts(&self, seen: &WindowCounts, ops: f64) -> BTreeMap<String, f64> {
+        let counts = seen.counts.iter();
+        let mut all: BTreeMap<String, f64> = counts
+            .map(|(name, count)| (name.clone(), *count as f64))
+            .collect();
+        let rehearsed = self.rehearsal.and_then(Rehearsal::hits_per_op);
+        let hits = seen.hits.map(|hits| hits as f64 / ops);
+        // An outside tool does not report losses: whether it had any is unknown.
+        let lost = (seen.hits.is_some() || seen.lost > 0).then_some(seen.lost as f64);
+        for (name, value) in [
+            ("hits", hits),
+            ("rehearsed_hits", rehearsed),
+            ("lost", lost),
+        ] {
+            all.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        all
     }
-    if let Some(hits_per_op) = rehearsal.and_then(Rehearsal::hits_per_op) {
-        put("rehearsed_hits", hits_per_op);
-    }
-    // An outside tool does not report losses: whether it had any is unknown.
-    if seen.hits.is_some() || seen.lost > 0 {
-        put("lost", seen.lost as f64);
-    }
-    check(variant, context, &seen, reading)?;
-    Ok(Trial {
-        value: match definition.headline {
-            Headline::Server => spent.server_ns,
-            Headline::Machine => spent.machine_ns,
-        } / ops,
-        ops: reading.ops,
-        elapsed_ns: made.took.as_secs_f64() * 1e9,
-        secondary,
-        ..Trial::default()
-    })
 }
 
 /// The machine's idle share of CPU time: where it is large, throughput says nothing of a cost.
