@@ -21,7 +21,7 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* Threads inside a call at once. */
-#define MOST_CALLS 10240
+#define MAX_CALLS 10240
 
 /* Room in the ring buffer is asked for in these sizes: the verifier wants a constant. */
 #define SMALL_BYTES  256
@@ -46,7 +46,7 @@ struct call {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MOST_CALLS);
+	__uint(max_entries, MAX_CALLS);
 	__type(key, __u64); /* the thread */
 	__type(value, struct call);
 } calls SEC(".maps");

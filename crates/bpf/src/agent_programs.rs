@@ -31,7 +31,6 @@ pub(crate) struct KernelPrograms {
     pub(crate) object: NamedObject,
 }
 
-/// Programs in processes.
 pub(crate) struct ProcessPrograms {
     attached: Vec<Attached>,
     missed: u64,

@@ -22,9 +22,9 @@ const PREFIX: &str = "bpfcost-";
 /// Names to try, where a sweep of another process takes the first one for left over.
 const TRIES: u32 = 8;
 /// Longest time that a group may resist being removed, after all in it was killed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two tries to remove it.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A control group, locked while this lives; its folder goes with it, unless a process is still in there.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ pub fn cpu_ns(group: &Path) -> Option<f64> {
 pub fn wait_until_empty(group: &Path, limit: Duration) {
     let begun = Instant::now();
     while !all_pids(group).is_empty() && begun.elapsed() < limit {
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }
 
@@ -162,8 +162,8 @@ pub fn clear(group: &Path) -> io::Result<()> {
         kill(group);
         inner(group).iter().try_for_each(|inner| clear(inner))?;
         match fs::remove_dir(group) {
-            Err(error) if group.exists() && begun.elapsed() > PATIENCE => return Err(error),
-            Err(_) => sleep(LOOK),
+            Err(error) if group.exists() && begun.elapsed() > REMOVE_TIMEOUT => return Err(error),
+            Err(_) => sleep(POLL_INTERVAL),
             // From here on, a group of this name belongs to another process.
             Ok(()) => break,
         }

@@ -35,11 +35,11 @@ const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 const OPEN_BEFORE: u64 = 1 << 62;
 
 /// Longest time that a server may take to close the connections of clients that have gone.
-const FAREWELL: Duration = Duration::from_millis(200);
+const DRAIN_TIME: Duration = Duration::from_millis(200);
 /// Without an event for so long, the clients that have gone are served.
 const SILENCE: Duration = Duration::from_millis(20);
 /// Pause between two looks meanwhile.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Programs of Go's `crypto/tls`, and one of its scheduler.
 const TLS_ENTER: &str = "l7_tls_enter";
@@ -281,8 +281,8 @@ impl L7 {
     pub fn detach(&mut self) -> Result<L7Counts> {
         let begun = Instant::now();
         let mut last = begun;
-        while begun.elapsed() < FAREWELL && self.serves(last)? {
-            sleep(LOOK);
+        while begun.elapsed() < DRAIN_TIME && self.serves(last)? {
+            sleep(POLL_INTERVAL);
             let taken = self.taken.get();
             self.take()?;
             if self.taken.get() > taken {

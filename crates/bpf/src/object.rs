@@ -80,12 +80,10 @@ impl OpenNamed {
         })
     }
 
-    /// libbpf-rs's object.
     pub(crate) fn object(&mut self) -> &mut OpenObject {
         &mut self.object
     }
 
-    /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
         self.object.as_libbpf_object()
     }
@@ -95,7 +93,6 @@ impl OpenNamed {
         types(self.name, &self.object)
     }
 
-    /// Changes a program.
     pub(crate) fn change_program(
         &mut self,
         name: &str,
@@ -114,7 +111,6 @@ impl OpenNamed {
         })
     }
 
-    /// Changes a map.
     pub(crate) fn change_map(
         &mut self,
         name: &str,
@@ -186,7 +182,6 @@ pub(crate) struct NamedObject {
 }
 
 impl NamedObject {
-    /// libbpf-rs's object.
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }

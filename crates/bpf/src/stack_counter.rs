@@ -131,15 +131,15 @@ impl StackCounter {
         })
     }
 
-    /// Returns reports that came; waits `patience` where none is there. Not all that are there, where they are very
+    /// Returns reports that came; waits `timeout` where none is there. Not all that are there, where they are very
     /// many: the next call returns others.
     ///
     /// # Errors
     ///
     /// Where the ring buffer can't be read.
-    pub fn poll(&mut self, patience: Duration) -> Result<Vec<StackReport>> {
-        if self.consume()? == 0 && !patience.is_zero() {
-            thread::sleep(patience);
+    pub fn poll(&mut self, timeout: Duration) -> Result<Vec<StackReport>> {
+        if self.consume()? == 0 && !timeout.is_zero() {
+            thread::sleep(timeout);
             self.consume()?;
         }
         let heard = mem::take(&mut *self.heard.borrow_mut());

@@ -21,7 +21,7 @@ const ENTER: &str = "raw_syscalls:sys_enter";
 const EXIT: &str = "raw_syscalls:sys_exit";
 
 /// Processes that can be picked; see `bpf/syscount.h`.
-pub const MOST_PROCESSES: usize = 16;
+pub const MAX_PROCESSES: usize = 16;
 
 /// Whose system calls are counted, and who leaves out the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +129,11 @@ impl Syscount {
         })
     }
 
-    /// Attaches it, for these processes: at most [`MOST_PROCESSES`], the first ones of more.
+    /// Attaches it, for these processes: at most [`MAX_PROCESSES`], the first ones of more.
     pub fn attach(&mut self, processes: &[u32]) -> Result<()> {
         self.held = None;
         self.clear()?;
-        let picked = &processes[..processes.len().min(MOST_PROCESSES)];
+        let picked = &processes[..processes.len().min(MAX_PROCESSES)];
         let globals = &mut self.object.globals;
         globals.set_bytes("filter_pids", plain::bytes_of_slice(picked))?;
         globals.set("filter_count", picked.len() as u64)?;
@@ -152,10 +152,10 @@ impl Syscount {
         Ok(())
     }
 
-    /// Reads the calls that are reported, and waits about `patience` for some.
-    pub fn poll(&self, patience: Duration) -> Result<()> {
+    /// Reads the calls that are reported, and waits about `timeout` for some.
+    pub fn poll(&self, timeout: Duration) -> Result<()> {
         self.ring
-            .poll(patience)
+            .poll(timeout)
             .map_err(map_failed("calls", "reading it"))
     }
 

@@ -155,7 +155,6 @@ impl OpenObject {
         self.object.types()
     }
 
-    /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
         self.object.libbpf()
     }
@@ -203,7 +202,6 @@ impl TimedObject {
         timing::batch_in_windows(program, &mut self.object.globals, request, packet, window)
     }
 
-    /// libbpf's own object.
     pub(crate) fn libbpf(&self) -> NonNull<bpf_object> {
         self.object.object().as_libbpf_object()
     }

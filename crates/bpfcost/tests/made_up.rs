@@ -96,8 +96,8 @@ impl Agent for Stalling {
         Ok(())
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
-        sleep(patience);
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
+        sleep(timeout);
         Ok(())
     }
 
@@ -141,8 +141,8 @@ impl Agent for MadeUp {
         Ok(())
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
-        sleep(patience);
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
+        sleep(timeout);
         Ok(())
     }
 

@@ -11,11 +11,11 @@ const ENOUGH: f64 = 0.25;
 /// Maximum growth of the batch from one try to the next. Short batches overstate the cost of an
 /// operation, so growth is careful only where operations get more expensive with their number (a table
 /// that outgrows the cache): they rarely do so by more than a tenth of this.
-const MOST_GROWTH: f64 = 100.0;
+const MAX_GROWTH: f64 = 100.0;
 
 /// No batch is larger, in operations: at the usual goal of 10 ms that is 0.01 ns each, which nothing
 /// takes. It ends the search where a clock stands still.
-const MOST_OPS: u64 = 1_000_000_000;
+const MAX_OPS: u64 = 1_000_000_000;
 
 /// The largest distance of T(2N) / T(N) from 2, as a share of it.
 const TOLERANCE: f64 = 0.05;
@@ -46,7 +46,7 @@ pub(super) fn calibrate<E>(
                 attempts: 0,
             });
         }
-        Sizing::Calibrated { most } => most.unwrap_or(MOST_OPS).clamp(1, MOST_OPS),
+        Sizing::Calibrated { most } => most.unwrap_or(MAX_OPS).clamp(1, MAX_OPS),
     };
 
     // The first call may meet cold caches, so that one operation seems long enough to be a batch.
@@ -140,9 +140,9 @@ fn short(trial: &Trial, goal_ns: f64) -> bool {
 fn scale_to_goal(seen: &Trial, goal_ns: f64, most: u64) -> u64 {
     let growth = goal_ns / seen.elapsed_ns;
     let growth = if growth.is_finite() && growth > 0.0 {
-        growth.min(MOST_GROWTH)
+        growth.min(MAX_GROWTH)
     } else {
-        MOST_GROWTH // the clock saw nothing pass
+        MAX_GROWTH // the clock saw nothing pass
     };
     ((seen.ops as f64 * growth).round() as u64).clamp(1, most)
 }

@@ -16,15 +16,15 @@ use bpfcost_model::{Batch, Fault, LoadedEpoch, Problem, Sizing, Trial};
 
 /// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
 /// begin just after a tick where the experiment can have it so, and then the first try will do.
-const MOST_TRIES: u32 = 24;
+const MAX_TRIES: u32 = 24;
 
 /// The same for a batch whose length is part of what the case means: if it is longer than a tick, no
 /// try is without.
-const MOST_FIXED_TRIES: u32 = 4;
+const MAX_FIXED_TRIES: u32 = 4;
 
 /// Batches in which the thread may sleep, by chance: it meets a lock of the kernel that another one holds. Work that sleeps
 /// itself does so in all of them.
-const MOST_SLEPT_TRIES: u32 = 8;
+const MAX_SLEPT_TRIES: u32 = 8;
 
 /// The length to which a batch is calibrated where instructions are counted, in nanoseconds of the target's clock, one
 /// of which is an instruction. A trial's larger batch is twice that, less than 1 ms: the shortest time
@@ -101,13 +101,13 @@ impl Run<'_> {
         batch: Batch,
     ) -> Result<Option<Trial>, Halt> {
         if let Sizing::Fixed(_) | Sizing::Window(_) = self.plan.cases[case].sizing {
-            return self.quiet(loaded, case, batch, MOST_FIXED_TRIES);
+            return self.quiet(loaded, case, batch, MAX_FIXED_TRIES);
         }
-        let Some(once) = self.quiet(loaded, case, batch, MOST_TRIES)? else {
+        let Some(once) = self.quiet(loaded, case, batch, MAX_TRIES)? else {
             return Ok(None);
         };
         let double = Batch(2 * batch.0);
-        let Some(twice) = self.quiet(loaded, case, double, MOST_TRIES)? else {
+        let Some(twice) = self.quiet(loaded, case, double, MAX_TRIES)? else {
             return Ok(None);
         };
         // As many as were asked for, but where operations come in sets.
@@ -148,7 +148,7 @@ impl Run<'_> {
         };
         let tries = match sizing {
             Sizing::Fixed(_) | Sizing::Window(_) => 1,
-            Sizing::Calibrated { .. } => MOST_TRIES,
+            Sizing::Calibrated { .. } => MAX_TRIES,
         };
         let outcome = calibrate(sizing, plan.goal_ns, |batch| {
             let trial = self.quiet(loaded, case, batch, tries);
@@ -182,7 +182,7 @@ impl Run<'_> {
         let mut best: Option<Trial> = None;
         let mut slept = 0;
         let mut tried = 0;
-        while tried < tries && slept < MOST_SLEPT_TRIES {
+        while tried < tries && slept < MAX_SLEPT_TRIES {
             let Some(trial) = self.trial(loaded, case, batch)? else {
                 return Ok(None);
             };

@@ -37,7 +37,7 @@ pub const PRECISION: &str = "precision";
 const REACHABLE_S: f64 = 86_400.0;
 
 /// Names in a warning before it says "…".
-const MOST_NAMES: usize = 3;
+const MAX_NAMES: usize = 3;
 
 impl Run<'_> {
     /// Returns why the run ends between two epochs, or `None` if it goes on. Looks at the data when a look is due. A
@@ -228,7 +228,7 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> O
     };
     let names: Vec<String> = open
         .iter()
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .map(|(index, raw)| {
             let name = &plan.cases[*index].name;
             let width = raw.map(|raw| 100.0 * raw.half_width() / raw.value.abs());

@@ -43,14 +43,17 @@ pub enum Error {
 }
 
 /// The most objects of a pool: what they are rounded up to, a power of two, must fit in 32 bits.
-pub(crate) const MOST: usize = 1 << 31;
+pub(crate) const MAX_OBJECTS: usize = 1 << 31;
 
 /// Refuses what can be no pool.
 pub(crate) fn check(objects: usize, cpus: usize) -> Result<(), Error> {
     match (objects, cpus) {
         (0, _) => Err(Error::NoObjects),
         (_, 0) => Err(Error::NoCpus),
-        (asked, _) if asked > MOST => Err(Error::TooManyObjects { asked, most: MOST }),
+        (asked, _) if asked > MAX_OBJECTS => Err(Error::TooManyObjects {
+            asked,
+            most: MAX_OBJECTS,
+        }),
         _ => Ok(()),
     }
 }
@@ -88,10 +91,13 @@ mod tests {
     fn what_can_be_no_pool_is_refused() {
         assert_eq!(create(0, 1), [Err(Error::NoObjects); 3]);
         assert_eq!(create(1, 0)[1..], [Err(Error::NoCpus); 2]);
-        let asked = MOST + 1;
+        let asked = MAX_OBJECTS + 1;
         assert_eq!(
             create(asked, 1),
-            [Err(Error::TooManyObjects { asked, most: MOST }); 3]
+            [Err(Error::TooManyObjects {
+                asked,
+                most: MAX_OBJECTS
+            }); 3]
         );
     }
 

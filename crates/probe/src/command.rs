@@ -25,11 +25,11 @@ use bpfcost_process::{
 };
 
 /// Time that a tool has to load its programs: bpftrace needs one second, bcc's compiler some five.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// When a tool without BPF counts as started.
-const UP: Duration = Duration::from_secs(1);
+const PLAIN_START: Duration = Duration::from_secs(1);
 /// Time that a tool has to end after SIGINT: many print all that they have counted.
-const FAREWELL: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tools that are known to do without BPF programs.
 const WITHOUT_BPF: [&str; 5] = ["gdb", "ltrace", "perf", "strace", "tcpdump"];
 /// Sysctls that tools are known to change, and not always to put back.
@@ -45,7 +45,6 @@ const WITH_TRACEFS: &str = r#"
 exec sh -c "$1"
 "#;
 
-/// A tool.
 #[derive(Debug)]
 pub(super) struct Tool {
     command: String,
@@ -88,14 +87,14 @@ impl Tool {
             self.alive(process)?;
             match programs {
                 Some(programs) => return Ok(programs),
-                None if self.plain && clock.wall() > UP => return Ok(Vec::new()),
-                None if !clock.exceeds(process.id(), PATIENCE) => {}
+                None if self.plain && clock.wall() > PLAIN_START => return Ok(Vec::new()),
+                None if !clock.exceeds(process.id(), LOAD_TIMEOUT) => {}
                 None => {
                     return Err(ChildFailed(format!(
                         "{} loaded no BPF program within {} s\n{}\n  If it is a tool without BPF, write \
                          'process:{0}'",
                         self.command,
-                        PATIENCE.as_secs(),
+                        LOAD_TIMEOUT.as_secs(),
                         process.tail(),
                     ))
                     .into());
@@ -146,7 +145,7 @@ impl Probe for Tool {
         self.alive(&mut running.process)?;
         let programs = running.loading.programs_now(&running.process.pids());
         running.process.signal(Signal::INT);
-        if running.process.end_within(FAREWELL).is_err() {
+        if running.process.end_within(EXIT_TIMEOUT).is_err() {
             running.process.stop(Signal::TERM);
         }
         let lost = running.process.found();

@@ -140,7 +140,6 @@ impl CounterSpec {
         Ok(Counter::absent(self.method, &self.event)?)
     }
 
-    /// Loads the program.
     fn load(&self) -> Result<Box<dyn Probe>> {
         Ok(Box::new(CounterProbe(Counter::load(
             self.method,

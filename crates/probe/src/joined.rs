@@ -4,7 +4,6 @@ use super::{Probe, WindowCounts};
 use bpfcost_model::Fault;
 use bpfcost_process::RunContext;
 
-/// Several probes.
 pub(super) struct JoinedProbes(pub(super) Vec<Box<dyn Probe>>);
 
 impl Probe for JoinedProbes {

@@ -20,7 +20,7 @@ struct StartedSet {
 /// Time that a killed process has to end: on a busy machine it waits for a CPU first.
 const ENDED: Duration = Duration::from_secs(2);
 /// Interval of the checks for that.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 static STARTED: Mutex<StartedSet> = Mutex::new(StartedSet {
     programs: BTreeSet::new(),
@@ -60,6 +60,6 @@ fn alive(processes: &BTreeMap<u32, u64>) -> Vec<u32> {
         if alive.is_empty() || begun.elapsed() > ENDED {
             return alive;
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }

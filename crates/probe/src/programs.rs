@@ -15,7 +15,7 @@ use bpfcost_process::bpf_programs;
 /// Time for which what is loaded and attached must stay the same to be all of it.
 const STABLE: Duration = Duration::from_millis(300);
 /// Interval of the looks at it.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that the kernel has to free programs whose processes have ended.
 const FREED: Duration = Duration::from_secs(3);
 
@@ -46,7 +46,7 @@ impl Loading {
 
     /// Looks again, after a moment: returns what these processes have loaded, once that and its attachments are stable.
     pub(super) fn look(&mut self, pids: &[u32]) -> Option<Vec<u32>> {
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
         let programs = self.programs_of(pids);
         let inventory = Inventory::read(&Vec::from_iter(programs.clone()), pids);
         if programs != self.programs || inventory != self.inventory {
@@ -98,7 +98,7 @@ pub(super) fn freed(programs: &[u32]) -> Vec<u32> {
         if left.is_empty() || begun.elapsed() > FREED {
             return left;
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }
 

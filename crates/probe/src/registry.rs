@@ -33,7 +33,6 @@ pub fn add(probe: BuiltIn) {
     added.push(probe);
 }
 
-/// All of them.
 fn all() -> Vec<BuiltIn> {
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     [&ALL, &**added].concat()
@@ -53,7 +52,6 @@ pub(super) fn find(name: &str) -> Result<BuiltIn> {
     })
 }
 
-/// Opens one.
 pub(super) fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Probe>> {
     match find(name)?.runs {
         Runs::Here(open) => open(arguments),

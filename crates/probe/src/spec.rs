@@ -168,7 +168,6 @@ fn joined(text: &str) -> Vec<&str> {
     parts
 }
 
-/// One probe.
 fn one(text: &str) -> Result<Spec, Error> {
     let text = text.trim();
     if text.is_empty() {

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use bpfcost_text::number;
 
-/// Keys and values.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Syntax of a file of map entries.

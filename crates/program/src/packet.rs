@@ -13,9 +13,9 @@ use super::{Form, Input, pcap};
 /// What begins the name of a packet that is built in.
 const BUILT_IN: &str = "builtin:";
 /// The most bytes of a capture.
-const MOST_IN_FILE: u64 = 64 << 20;
+const MAX_IN_FILE: u64 = 64 << 20;
 /// Most packets of a run: each is a case.
-const MOST_PACKETS: usize = 256;
+const MAX_PACKETS: usize = 256;
 
 /// What to do about too many packets.
 const FEWER: &str = "Take the first ones: tcpdump -r FILE.pcap -c 10 -w FEW.pcap";
@@ -41,9 +41,9 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
     let mut all: Vec<Input> = Vec::new();
     for word in words {
         let inputs = of_word(word)?;
-        if all.len() + inputs.len() > MOST_PACKETS {
+        if all.len() + inputs.len() > MAX_PACKETS {
             return Err(InputError::Wrong(format!(
-                "{word}: there are too many packets: each is a case, and a run has at most {MOST_PACKETS}\n  {FEWER}"
+                "{word}: there are too many packets: each is a case, and a run has at most {MAX_PACKETS}\n  {FEWER}"
             )));
         }
         for input in inputs {
@@ -60,9 +60,9 @@ pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
 /// A file, which may be a pipe; `None` if it has more bytes than a capture or the contents of a map should.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    let mut file = File::open(path)?.take(MOST_IN_FILE + 1);
+    let mut file = File::open(path)?.take(MAX_IN_FILE + 1);
     file.read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= MOST_IN_FILE).then_some(bytes))
+    Ok((bytes.len() as u64 <= MAX_IN_FILE).then_some(bytes))
 }
 
 /// The packets of one word: built in, hexadecimal digits, or a file.
@@ -100,7 +100,7 @@ fn of_word(word: &str) -> Result<Vec<Input>, InputError> {
     let wrong = |why: String| InputError::Wrong(format!("{word}: {why}"));
     let bytes = read(path).map_err(unreadable)?;
     let bytes = bytes.ok_or_else(|| wrong(format!("it is too large\n  {FEWER}")))?;
-    let packets = pcap::packets(&bytes, MOST_PACKETS + 1).map_err(wrong)?;
+    let packets = pcap::packets(&bytes, MAX_PACKETS + 1).map_err(wrong)?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = |number: usize| match packets.len() {
         1 => stem.to_string(),

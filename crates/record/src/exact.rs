@@ -199,7 +199,7 @@ pub struct RareWork {
 /// The fewest disagreeing batches that are no accident: one may have been interrupted without notice.
 const FEWEST_RARE: usize = 2;
 /// The mean number of instructions from which work that is done now and then counts: half of the one that a gate sees.
-const LEAST_RARE: f64 = 0.5;
+const MIN_RARE: f64 = 0.5;
 
 /// The batches of a counted case that disagree with its count, if they are more than an accident; `None` where no count
 /// repeats.
@@ -213,7 +213,7 @@ pub fn rare_work(case: &CaseRecord) -> Option<RareWork> {
     let batches = [samples.len() - agree, samples.len()];
     let mean = samples.mean();
     let beyond = f64::max(mean - high, low - mean);
-    let differs = batches[0] >= FEWEST_RARE && beyond > LEAST_RARE.max(rounding);
+    let differs = batches[0] >= FEWEST_RARE && beyond > MIN_RARE.max(rounding);
     differs.then_some(RareWork { batches, mean })
 }
 

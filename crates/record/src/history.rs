@@ -24,7 +24,7 @@ use bpfcost_measure::Stop;
 use bpfcost_model::Role;
 
 /// The sessions that are kept of a series: older ones go.
-const MOST: usize = 100;
+const MAX_SESSIONS: usize = 100;
 
 /// The version of the file's form.
 const SCHEMA: u32 = 1;
@@ -168,7 +168,7 @@ impl SessionHistory {
         // The same again, from a run whose record could not be written at first.
         sessions.retain(|one| (&one.started, &one.series) != (&session.started, &session.series));
         let of_series = |one: &&StoredSession| one.series == session.series;
-        let too_many = (sessions.iter().filter(of_series).count() + 1).saturating_sub(MOST);
+        let too_many = (sessions.iter().filter(of_series).count() + 1).saturating_sub(MAX_SESSIONS);
         for _ in 0..too_many {
             let oldest = sessions.iter().position(|one| one.series == session.series);
             oldest.map(|at| sessions.remove(at));
@@ -333,7 +333,7 @@ mod tests {
         aborted.stop = Stop::Aborted;
         file.keep(&aborted).unwrap();
         assert!(!file.path().exists());
-        for second in 0..MOST + 3 {
+        for second in 0..MAX_SESSIONS + 3 {
             let mut later = one.clone();
             later.started = format!("2026-11-24T00:{:02}:{:02}Z", second / 60, second % 60);
             file.keep(&later).unwrap();
@@ -344,7 +344,7 @@ mod tests {
             file.levels(&one, Reading::AsFound)
                 .unwrap()
                 .iter()
-                .all(|list| list.levels.len() == MOST)
+                .all(|list| list.levels.len() == MAX_SESSIONS)
         );
     }
 

@@ -5,7 +5,7 @@ use bpfcost_record::{CaseRecord, Record};
 use bpfcost_text::{line, number};
 
 /// Cases as found that a caption names.
-const MOST_FOUND: usize = 4;
+const MAX_FOUND: usize = 4;
 
 /// Definition of the columns of a table of costs.
 pub(crate) fn costs(record: &Record) -> String {
@@ -37,7 +37,7 @@ pub(crate) fn reading(record: &Record) -> Option<String> {
     let found: Vec<&CaseRecord> = record.cases.iter().filter(found).collect();
     let named: Vec<String> = found
         .iter()
-        .take(MOST_FOUND)
+        .take(MAX_FOUND)
         .map(|case| line(&case.name))
         .collect();
     let more = found.len() - named.len();

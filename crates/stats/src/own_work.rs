@@ -30,7 +30,7 @@ const EDGE: f64 = 0.01;
 const EDGE_SCATTERS: f64 = 3.0;
 
 /// The share of the cost from which work of its own is too much to be left out of it.
-pub const MOST_OWN_WORK: f64 = 0.01;
+pub const MAX_OWN_WORK: f64 = 0.01;
 
 /// The slices of one epoch, each as a multiple of the undisturbed cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -177,7 +177,7 @@ pub struct OwnWork {
     pub most: f64,
     /// The most that single long slices between bursts may add.
     pub most_between_bursts: f64,
-    /// True if the work is too much to be left out: the 95 % interval is above 0, and more than [`MOST_OWN_WORK`] is
+    /// True if the work is too much to be left out: the 95 % interval is above 0, and more than [`MAX_OWN_WORK`] is
     /// added.
     pub matters: bool,
     /// The share of slices that it makes longer, 0 to 1.
@@ -226,7 +226,7 @@ struct Added {
 
 impl Added {
     fn matters(&self) -> bool {
-        self.least > 0.0 && self.more > MOST_OWN_WORK
+        self.least > 0.0 && self.more > MAX_OWN_WORK
     }
 
     /// Single long slices between bursts.

@@ -30,7 +30,7 @@ const FAR_OF_ONE: [f64; 2] = [1.0, 0.90];
 const FEWEST_FREEDOM_OF_ONE: u32 = 9;
 
 /// Undisturbed costs that agree better did so by chance, or are as fine as slices are kept.
-const LEAST_UNDISTURBED: f64 = 0.001;
+const MIN_UNDISTURBED: f64 = 0.001;
 
 /// The spread of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,7 +102,7 @@ impl SessionSpreads {
         let is_known = |spread: SessionSpread| spread.freedom >= Some(FEWEST_FREEDOM_OF_ONE);
         let known = |own: SessionSpread, pooled: SessionSpread, assumed: SessionSpread| {
             let spread = if is_known(own) { own } else { pooled };
-            let share = spread.share.max(own.share).max(LEAST_UNDISTURBED);
+            let share = spread.share.max(own.share).max(MIN_UNDISTURBED);
             if is_known(spread) || share > assumed.share {
                 SessionSpread { share, ..spread }
             } else {

@@ -39,19 +39,19 @@ const BAND: f64 = 0.005;
 const BAND_SIGMAS: f64 = 3.0;
 
 /// The batches of a run that scatter least show what is usual: this share of them.
-const LEAST_SCATTERED: f64 = 0.1;
+const MIN_SCATTERED: f64 = 0.1;
 
 /// A batch that scatters more than so many times what is usual was disturbed throughout.
-const MOST_SCATTER: f64 = 1.5;
+const MAX_SCATTER: f64 = 1.5;
 
 /// A batch that scatters less than this share of its value was not disturbed, however little others scatter.
 const MIN_SCATTER: f64 = 0.002;
 
 /// If what is usual is more than this share, slices don't do the same work, or no batch was undisturbed.
-const MOST_USUAL: f64 = 0.01;
+const MAX_USUAL: f64 = 0.01;
 
 /// The largest relative difference between the slices of the first half of a batch and those of the second.
-const MOST_TREND: f64 = 0.03;
+const MAX_TREND: f64 = 0.03;
 
 /// Fewest epochs in which the undisturbed state must have been seen.
 pub const MIN_EPOCHS: usize = 6;
@@ -170,11 +170,11 @@ pub fn undisturbed<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> Result<Undisturbed, Un
     if !are_alike(epochs) {
         return Err(Unknown::Trend);
     }
-    let usual = scatters.quantile(LEAST_SCATTERED);
-    if usual > MOST_USUAL {
+    let usual = scatters.quantile(MIN_SCATTERED);
+    if usual > MAX_USUAL {
         return Err(Unknown::Scatter);
     }
-    let most = (MOST_SCATTER * usual).max(MIN_SCATTER);
+    let most = (MAX_SCATTER * usual).max(MIN_SCATTER);
     let reached = |one: &&Fastest| one.scatter <= most;
     let value = |batches: &Vec<Fastest>| {
         let values: Vec<f64> = batches
@@ -234,7 +234,7 @@ fn surroundings(batch: &[f64], slice: usize) -> Option<f64> {
     Some(sum / (2 * REACH) as f64)
 }
 
-/// Returns whether the low slices of both halves of a typical batch cost the same, within [`MOST_TREND`]. The halves
+/// Returns whether the low slices of both halves of a typical batch cost the same, within [`MAX_TREND`]. The halves
 /// are compared batch by batch, because a program may cost less in some batches than in others.
 fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
     let low = |half: &[f64]| Some(Sample::new(half)?.quantile(LOWEST).max(f64::MIN_POSITIVE));
@@ -243,7 +243,7 @@ fn are_alike<B: AsRef<[f64]>>(epochs: &[Vec<B>]) -> bool {
         Some((low(first)? / low(second)?).ln())
     };
     let trends: Vec<f64> = epochs.iter().flatten().filter_map(trend).collect();
-    median(&trends).is_some_and(|trend| trend.abs() <= MOST_TREND)
+    median(&trends).is_some_and(|trend| trend.abs() <= MAX_TREND)
 }
 
 #[cfg(test)]

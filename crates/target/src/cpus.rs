@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// The highest CPU number that any kernel has (its `NR_CPUS` is at most 8192). Bounds what a typo
 /// such as `0-4000000000` can ask for.
-const MOST: u32 = 8191;
+const MAX_CPU: u32 = 8191;
 
 /// Why a list of CPUs can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -53,9 +53,9 @@ fn number(text: &str, part: &str) -> Result<u32, CpuError> {
     }
     let value: u64 = text.parse().map_err(|_| syntax(part))?;
     match u32::try_from(value) {
-        Ok(cpu) if cpu <= MOST => Ok(cpu),
+        Ok(cpu) if cpu <= MAX_CPU => Ok(cpu),
         _ => Err(CpuError(format!(
-            "CPU {value} is above Linux's limit ({MOST})\n  Choose a CPU of this machine: lscpu"
+            "CPU {value} is above Linux's limit ({MAX_CPU})\n  Choose a CPU of this machine: lscpu"
         ))),
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_reads_back(mut cpus in prop::collection::vec(0u32..=MOST, 1..40)) {
+        fn what_is_written_reads_back(mut cpus in prop::collection::vec(0u32..=MAX_CPU, 1..40)) {
             cpus.sort_unstable();
             cpus.dedup();
             prop_assert_eq!(parse_cpus(&format_cpus(&cpus)), Ok(cpus));

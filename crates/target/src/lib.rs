@@ -21,7 +21,7 @@ pub use host::Host;
 pub use machine::is_emulated;
 pub use name::Target;
 pub use warnings::{
-    BUSY, BUSY_SHARE, EMULATED, FREQUENCY_SHARE, MIGRATIONS, MIGRATIONS_LEAST, MIGRATIONS_PER_S,
+    BUSY, BUSY_SHARE, EMULATED, FREQUENCY_SHARE, MIGRATIONS, MIGRATIONS_PER_S, MIN_MIGRATIONS,
     STEAL_SHARE, warnings,
 };
 

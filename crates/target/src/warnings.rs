@@ -16,7 +16,7 @@ pub const BUSY_SHARE: f64 = 0.05;
 pub const MIGRATIONS_PER_S: f64 = 1.0;
 
 /// Moves that never count as many, however short the run: threads are placed when they start.
-pub const MIGRATIONS_LEAST: u64 = 10;
+pub const MIN_MIGRATIONS: u64 = 10;
 
 /// By how much of its highest value the frequency may vary. Turbo steps of 100 MHz at 3 GHz are
 /// 3 %; beyond 5 % nanoseconds of early and late epochs differ more than their intervals say.
@@ -51,7 +51,7 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
         }
     };
     let (steal, busy) = (share(seen.steal_ms), share(seen.other_cpu_ms));
-    let moves = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);
+    let moves = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIN_MIGRATIONS as f64);
     let [low, high] = seen.mhz.unwrap_or_default();
     let governor = machine.governor.as_deref().unwrap_or("performance");
     let clock = machine.clocksource.as_str();

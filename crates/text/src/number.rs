@@ -8,9 +8,9 @@ pub const MISSING: &str = "–";
 /// into a plain space at the end ([`plain_spaces`]).
 pub const HOLD: char = '\u{A0}';
 /// More decimals than this are below any clock's precision for an operation.
-const MOST_DECIMALS: usize = 2;
+const MAX_DECIMALS: usize = 2;
 /// The same for counts: one in a batch of a million operations can be distinguished from none.
-const MOST_COUNTED_DECIMALS: usize = 6;
+const MAX_COUNTED_DECIMALS: usize = 6;
 
 /// Decimals at which `width` (a half-width, or a bracket) keeps two significant digits.
 pub fn decimals(width: f64) -> usize {
@@ -34,7 +34,7 @@ pub fn estimate_decimals(value: f64, ci95: Option<[f64; 2]>) -> usize {
         Some([low, high]) if (high - low) > 0.0 => decimals((high - low) / 2.0),
         _ => plain_decimals(value),
     }
-    .min(MOST_DECIMALS)
+    .min(MAX_DECIMALS)
 }
 
 /// Decimals for a value that was counted: none where it is whole, else two at most (amortised costs).
@@ -49,7 +49,7 @@ pub fn counted_decimals(value: f64) -> usize {
 /// Two counts, with as many decimals as distinguish them.
 pub fn apart(ends: [f64; 2]) -> [String; 2] {
     let least = ends.map(counted_decimals).into_iter().max().unwrap_or(0);
-    let most = MOST_COUNTED_DECIMALS;
+    let most = MAX_COUNTED_DECIMALS;
     let texts = |decimals| ends.map(|end| fixed(end, decimals));
     let differ = |decimals: &usize| {
         let [low, high] = texts(*decimals);

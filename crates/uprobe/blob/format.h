@@ -10,7 +10,7 @@
 
 /* The kernel's limits: bytes of arguments that are copied, and the widest field. */
 #define ARGUMENT_BYTES 512
-#define MOST_ARGUMENTS 12
+#define MAX_ARGUMENTS  12
 #define WIDEST	       ((1 << 23) - 1)
 #define POINTER_DIGITS 16
 
@@ -457,7 +457,7 @@ READS s64 bpf_snprintf(u8 *to, u32 room, const u8 *text, const u64 *words, u32 b
 	struct arguments arguments;
 	s64 length;
 
-	if (bytes % 8 || bytes > MOST_ARGUMENTS * 8 || (bytes && !words))
+	if (bytes % 8 || bytes > MAX_ARGUMENTS * 8 || (bytes && !words))
 		return -EINVAL;
 	arguments.words = words;
 	arguments.count = bytes / 8;

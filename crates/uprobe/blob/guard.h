@@ -18,7 +18,7 @@
 #include "identity.h"
 
 /* The most pages of one copy. For more, the kernel reads. */
-#define MOST_PAGES 4
+#define MAX_PAGES 4
 
 /* What rt_sigaction and sigaltstack write. */
 struct action {

@@ -73,7 +73,7 @@ static u8 read(void *to, u64 from, u64 bytes)
 		return 1;
 	}
 	if (!environment.has_rtm) {
-		if (bytes && bytes <= MOST_PAGES * PAGE - (from & (PAGE - 1)) &&
+		if (bytes && bytes <= MAX_PAGES * PAGE - (from & (PAGE - 1)) &&
 		    from + bytes > from && is_guarded())
 			return copy_guarded(to, from, bytes);
 		return copy_by_kernel(to, from, bytes);

@@ -65,7 +65,7 @@ READS s64 bpf_trace_vprintk(const u8 *text, u32 bytes, const u64 *words, u32 wor
 {
 	struct arguments arguments;
 
-	if (word_bytes % 8 || word_bytes > MOST_ARGUMENTS * 8 || (word_bytes && !words))
+	if (word_bytes % 8 || word_bytes > MAX_ARGUMENTS * 8 || (word_bytes && !words))
 		return -EINVAL;
 	arguments.words = words;
 	arguments.count = word_bytes / 8;

@@ -15,7 +15,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define CLONE_THREAD 0x10000
 
 /* The deepest PID namespace (MAX_PID_NS_LEVEL). */
-#define MOST_LEVELS 32
+#define MAX_LEVELS 32
 
 struct ns_common {
 	unsigned int inum;
@@ -80,7 +80,7 @@ static __u32 *counter_of_watched(void)
 	unsigned int level = BPF_CORE_READ(pid, level);
 	unsigned long first = bpf_core_field_offset(pid->numbers);
 
-	for (unsigned int i = 0; i < MOST_LEVELS && i <= level; i++) {
+	for (unsigned int i = 0; i < MAX_LEVELS && i <= level; i++) {
 		struct upid *upid = (void *)pid + first + i * bpf_core_type_size(struct upid);
 		struct number number = {
 			.namespace = BPF_CORE_READ(upid, ns, ns.inum),

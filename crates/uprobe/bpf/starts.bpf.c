@@ -15,7 +15,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define STOP 19
 
 /* Of a process and those that it descends from. */
-#define MOST_ANCESTORS 64
+#define MAX_ANCESTORS 64
 
 struct task_struct {
 	struct task_struct *real_parent;
@@ -65,7 +65,7 @@ static bool is_wanted(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
-	for (int i = 0; i < MOST_ANCESTORS; i++) {
+	for (int i = 0; i < MAX_ANCESTORS; i++) {
 		__u32 pid = BPF_CORE_READ(task, tgid);
 
 		if (bpf_map_lookup_elem(&roots, &pid))

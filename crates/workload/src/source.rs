@@ -21,7 +21,6 @@ pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
     Some((name, text))
 }
 
-/// All paths.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     SOURCES.iter().map(|(path, _)| *path)
 }

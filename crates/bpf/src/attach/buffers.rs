@@ -69,9 +69,9 @@ impl Buffers {
     }
 
     /// Takes what is there, and waits for more, for about so long.
-    pub(super) fn wait(&self, patience: Duration) -> libbpf_rs::Result<()> {
+    pub(super) fn wait(&self, timeout: Duration) -> libbpf_rs::Result<()> {
         let waits = self.perf.len() + usize::from(self.rings.is_some());
-        let share = patience / u32::try_from(waits).unwrap_or(u32::MAX);
+        let share = timeout / u32::try_from(waits).unwrap_or(u32::MAX);
         if let Some(rings) = &self.rings {
             rings.poll(share)?;
         }

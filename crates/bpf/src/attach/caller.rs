@@ -20,7 +20,6 @@ use crate::{
 
 const NAME: &str = "the process that calls functions";
 
-/// The process.
 #[derive(Debug)]
 pub(super) struct Caller {
     channel: UnixStream,
@@ -28,7 +27,6 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Starts it.
     pub(super) fn start() -> Result<Self> {
         let (ours, theirs) = UnixStream::pair().map_err(failed(NAME, "making its socket"))?;
         let child = Child::fork(&[theirs.as_fd()], || serve(&theirs));

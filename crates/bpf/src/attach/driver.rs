@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
-const MOST_CALLS: u64 = 1 << 22;
+const MAX_CALLS: u64 = 1 << 22;
 
 /// Pages that a thread can find missing in one batch: 256 MiB of addresses and half a MiB of page tables
 /// where pages have 4 KiB, and no memory.
-pub(super) const MOST_FAULTS: u64 = 1 << 16;
+pub(super) const MAX_FAULTS: u64 = 1 << 16;
 
 table! {
 /// Who makes the events of a family of attach types.
@@ -64,7 +64,7 @@ pub enum Driver: DriverInfo {
     );
     /// A thread reads pages that are not there yet.
     PageFault = DriverInfo {
-        most: Some(MOST_FAULTS),
+        most: Some(MAX_FAULTS),
         ..driver_info("page-fault", "a read of a page that is not mapped", &[], EventSource::PageFaults)
     };
     /// A thread of another process calls a function that begins with a `nop`.
@@ -141,7 +141,7 @@ const fn in_kernel(
     called: DriverCall,
 ) -> DriverInfo {
     DriverInfo {
-        most: Some(MOST_CALLS),
+        most: Some(MAX_CALLS),
         ..driver_info(name, about, needs, EventSource::Kernel(called))
     }
 }

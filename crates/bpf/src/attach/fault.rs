@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::{
-    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, driver::MOST_FAULTS,
+    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, driver::MAX_FAULTS,
     kernel::perf, stopwatch,
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Pages of the mapping, as many as the largest batch has.
-const PAGES: usize = MOST_FAULTS as usize;
+const PAGES: usize = MAX_FAULTS as usize;
 
 /// Preferred address of the mapping: below all else. The kernel walks the process's mappings in the order of
 /// their addresses, and so finds this one first, however many there are (by 43 instructions did a fault differ

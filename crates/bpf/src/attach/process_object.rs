@@ -220,13 +220,13 @@ impl ProcessObject {
     }
 
     /// Attaches to processes that start, and forgets those that ended, for about so long.
-    pub fn wait(&mut self, patience: Duration) -> Result<()> {
+    pub fn wait(&mut self, timeout: Duration) -> Result<()> {
         let Some(starts) = &mut self.starts else {
-            thread::sleep(patience);
+            thread::sleep(timeout);
             return Ok(());
         };
         let mut done = Ok(());
-        for started in starts.wait(patience).map_err(probes::Error::from)? {
+        for started in starts.wait(timeout).map_err(probes::Error::from)? {
             match self.attach_one(started.pid()) {
                 // A debugger has it, or it hangs in the kernel: of a thousand processes, one may.
                 Err(Error::User(probes::Error::Process(

@@ -90,9 +90,9 @@ impl UserObject {
     }
 
     /// Takes what is in its buffers, and waits for more, for about so long.
-    pub fn wait(&self, patience: Duration) -> Result<()> {
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
         match &self.buffers {
-            Some(buffers) => buffers.wait(patience).map_err(|error| self.unread(&error)),
+            Some(buffers) => buffers.wait(timeout).map_err(|error| self.unread(&error)),
             None => Ok(()),
         }
     }

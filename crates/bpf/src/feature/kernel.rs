@@ -84,7 +84,6 @@ pub(super) const fn instruction(code: u8, jump: i16, value: i32) -> bpf_insn {
     }
 }
 
-/// The shortest program.
 pub(crate) fn returns_0(kind: sys::bpf_prog_type) -> ProgramSpec<'static> {
     const RETURNS_0: &[bpf_insn] = &[instruction(MOVE, 0, 0), instruction(EXIT, 0, 0)];
     ProgramSpec {
@@ -104,7 +103,6 @@ impl<'a> ProgramSpec<'a> {
     }
 }
 
-/// Loads a program.
 pub(crate) fn load(program: ProgramSpec<'_>) -> Result<OwnedFd, KernelRefusal> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = sys::bpf_prog_load_opts {
@@ -137,7 +135,6 @@ pub(crate) fn load(program: ProgramSpec<'_>) -> Result<OwnedFd, KernelRefusal> {
     })
 }
 
-/// Makes a map.
 pub(super) fn map(
     kind: sys::bpf_map_type,
     [key, value, entries]: [u32; 3],

@@ -183,8 +183,8 @@ mod tests {
                 .at_client(|| bind(Ipv4Addr::UNSPECIFIED))
                 .expect("in");
             let to = server.local_addr().expect("an address");
-            let patience = Some(Duration::from_secs(5));
-            server.set_read_timeout(patience).expect("a timeout");
+            let timeout = Some(Duration::from_secs(5));
+            server.set_read_timeout(timeout).expect("a timeout");
             client.send_to(b"here", to).expect("sent");
             let mut got = [0; 8];
             assert_eq!(server.recv(&mut got).expect("received"), 4);

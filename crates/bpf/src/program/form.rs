@@ -7,7 +7,7 @@ use super::{code, kind::ProgramKind};
 
 /// The stack that a program and a function that it calls may have, for its driver to have enough: of 512 bytes, which
 /// are counted in steps.
-const MOST_STACK: u32 = 440;
+const MAX_STACK: u32 = 440;
 /// The register with the end of the stack.
 const FRAME: u8 = 10;
 const REGISTERS: usize = 11;
@@ -31,7 +31,7 @@ impl LoopForm {
         }
         let mut all = own.iter().chain(others);
         let calls_tail = all.any(|one| code::helper(one) == Some(sys::BPF_FUNC_tail_call));
-        if calls_tail || stack_bytes(own) + stack_bytes(others) > MOST_STACK {
+        if calls_tail || stack_bytes(own) + stack_bytes(others) > MAX_STACK {
             LoopForm::Windows
         } else {
             LoopForm::Spliced

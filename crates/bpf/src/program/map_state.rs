@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::globals::GlobalsLayout;
 
 /// Numbers of a map that are compared; of a larger one, none is.
-const MOST_NUMBERS: usize = 8192;
+const MAX_NUMBERS: usize = 8192;
 /// Entries of a table that are counted; of a fuller one, none is.
-const MOST_ENTRIES: usize = 65_536;
+const MAX_ENTRIES: usize = 65_536;
 /// Numbers of a variable that are compared.
-const MOST_IN_VARIABLE: usize = 64;
+const MAX_IN_VARIABLE: usize = 64;
 
 /// Changes that one run of a program makes in its maps and variables, found from many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl MapState {
         };
         for (name, range) in layout.variables_of(section) {
             match bytes.get(range) {
-                Some(value) if value.len() <= 8 * MOST_IN_VARIABLE => self.add_value(name, value),
+                Some(value) if value.len() <= 8 * MAX_IN_VARIABLE => self.add_value(name, value),
                 _ => self.leave_out(name),
             }
         }
@@ -115,7 +115,7 @@ impl MapState {
     fn add_array(&mut self, name: &str, map: &Map<'_>) {
         let entries = map.max_entries();
         let numbers = entries as usize * split(map.value_size() as usize).count();
-        if numbers > MOST_NUMBERS {
+        if numbers > MAX_NUMBERS {
             return self.leave_out(name);
         }
         for index in 0..entries {
@@ -129,11 +129,11 @@ impl MapState {
     }
 
     fn add_table(&mut self, name: &str, map: &Map<'_>) {
-        let keys: BTreeSet<Vec<u8>> = map.keys().take(MOST_ENTRIES + 1).collect();
-        if keys.len() > MOST_ENTRIES {
+        let keys: BTreeSet<Vec<u8>> = map.keys().take(MAX_ENTRIES + 1).collect();
+        if keys.len() > MAX_ENTRIES {
             return self.leave_out(name);
         }
-        if keys.len() * split(map.value_size() as usize).count() <= MOST_NUMBERS {
+        if keys.len() * split(map.value_size() as usize).count() <= MAX_NUMBERS {
             for key in &keys {
                 match value(map, key) {
                     Ok(Some(value)) => {

@@ -14,7 +14,7 @@ const XDP_BYTES: usize = 24;
 /// Offset of the packet's end in `struct xdp_md`: its length, as it begins at 0.
 const XDP_END: usize = 4;
 /// The largest index of a network interface.
-const MOST_INDEX: u64 = i32::MAX as u64;
+const MAX_INDEX: u64 = i32::MAX as u64;
 
 /// A field of a context.
 struct Field {
@@ -38,8 +38,8 @@ const fn field(name: &'static str, at: usize, bytes: usize, most: u64) -> Field 
 const SKB: [Field; 14] = [
     field("mark", 8, 4, u32::MAX as u64),
     field("priority", 32, 4, u32::MAX as u64),
-    field("ingress_ifindex", 36, 4, MOST_INDEX),
-    field("ifindex", 40, 4, MOST_INDEX),
+    field("ingress_ifindex", 36, 4, MAX_INDEX),
+    field("ifindex", 40, 4, MAX_INDEX),
     field("cb[0]", 48, 4, u32::MAX as u64),
     field("cb[1]", 52, 4, u32::MAX as u64),
     field("cb[2]", 56, 4, u32::MAX as u64),
@@ -54,7 +54,7 @@ const SKB: [Field; 14] = [
 
 /// Those of an XDP frame that `bpf_prog_test_run_xdp` takes.
 const XDP: [Field; 2] = [
-    field("ingress_ifindex", 12, 4, MOST_INDEX),
+    field("ingress_ifindex", 12, 4, MAX_INDEX),
     field("rx_queue_index", 16, 4, u32::MAX as u64),
 ];
 

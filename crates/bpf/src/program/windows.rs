@@ -22,7 +22,7 @@ const SLOTS: &str = "program_slots";
 const PROGRAM: u32 = 0;
 const RETURN: u32 = 1;
 /// The most runs of a window, one less than there are tail calls: one more is tried behind it (`PROGRAM_WINDOW`).
-const MOST_RUNS: u32 = 32;
+const MAX_RUNS: u32 = 32;
 /// Tail calls of one run of a driver (`MAX_TAIL_CALL_CNT`).
 const TAIL_CALLS: u32 = 33;
 /// More than there are (`PROGRAM_PROBES`).
@@ -92,7 +92,7 @@ pub(super) fn load(
 pub(super) fn runs(native: &NativeProgram, spare: u64) -> Result<u32> {
     // Before Linux 6.11, the tail calls of one run are none of another's.
     let used = u64::from(TAIL_CALLS).saturating_sub(spare).max(1);
-    let fitting = u64::from(MOST_RUNS) / used;
+    let fitting = u64::from(MAX_RUNS) / used;
     if spare == 0 || fitting == 0 {
         return Err(Error::Refused(format!(
             "{}: a run makes so many tail calls that the kernel, which allows {TAIL_CALLS} together, has none left for a loop",

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 const MODULES: &str = "/proc/modules";
 
 /// More entries than the table of any module has.
-const MOST_ENTRIES: u32 = 1 << 21;
+const MAX_ENTRIES: u32 = 1 << 21;
 
 impl RuleTable {
     /// The rules of the running kernel.
@@ -235,7 +235,7 @@ impl ModuleMembers {
         let entries = memory.word(module + u64::from(self.entries))?;
         // What was read may be no module any more: it can be unloaded meanwhile.
         let end = start.checked_add(size.into());
-        let (Some(end), true) = (end, count <= MOST_ENTRIES) else {
+        let (Some(end), true) = (end, count <= MAX_ENTRIES) else {
             return Err(Error::Refused(
                 "a module was unloaded while it was read".to_owned(),
             ));

@@ -42,7 +42,6 @@ pub(super) enum BpPlace {
     Chained = 2,
 }
 
-/// A rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rule {
     pub(super) kind: RuleKind,

@@ -17,7 +17,7 @@ const MODULE_PROGRAMS: [(&str, &str); 2] = [
 
 /// Most times that the rules are not read anew because a module is being loaded or unloaded. One that hangs there must
 /// not make all stacks stale for ever.
-const MOST_WAITS: u32 = 50;
+const MAX_WAITS: u32 = 50;
 
 /// The object. Dropping it detaches the programs of modules.
 pub(crate) struct StackObject {
@@ -69,7 +69,7 @@ impl StackObject {
         let Some(changes) = unwinder.changes() else {
             return Ok(false);
         };
-        if patient && modules_are_changing() && self.waits < MOST_WAITS {
+        if patient && modules_are_changing() && self.waits < MAX_WAITS {
             self.waits += 1;
             return Ok(false);
         }

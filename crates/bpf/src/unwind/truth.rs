@@ -20,7 +20,7 @@ const TIMED_HELPER: u64 = 1;
 const TIMED_WALK: u64 = 2;
 
 /// Differences that are kept; more are counted.
-const MOST_KEPT: usize = 64;
+const MAX_KEPT: usize = 64;
 
 /// Two takes of one stack that differ: addresses, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl StackTruth {
         let ring = object.ring("differences", move |record| {
             let mut kept = differences.borrow_mut();
             if let Some(stacks) = plain::read::<truth_stacks>(record)
-                && kept.len() < MOST_KEPT
+                && kept.len() < MAX_KEPT
             {
                 kept.push(StackDifference::from_stacks(&stacks));
             }

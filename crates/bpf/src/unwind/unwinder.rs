@@ -24,7 +24,7 @@ const NODE_BYTES: usize = size_of::<unwind_node>();
 const BP_KEPT: i32 = i32::MIN;
 
 /// Roots: `enum unwind_root` for each time that the rules were written. Node 0 is none, so they begin behind it.
-const MOST_ROOTS: usize = 2048;
+const MAX_ROOTS: usize = 2048;
 const ROOTS: usize = 4;
 /// In `enum unwind_root`: added where stacks are stale.
 const STALE: usize = 2;
@@ -156,7 +156,7 @@ impl Unwinder {
         };
         self.put_node(0, &none);
         let state = unwind_state {
-            used: MOST_ROOTS as u64,
+            used: MAX_ROOTS as u64,
             ..unwind_state::default()
         };
         put(&mut self.state, 0, &state);
@@ -171,7 +171,7 @@ impl Unwinder {
     /// Where there is no room for the rules, or they were written too often.
     pub fn write(&mut self, rules: &RuleTable, changes: u32) -> Result<()> {
         let first_root = 1 + ROOTS * self.written;
-        if first_root + ROOTS > MOST_ROOTS {
+        if first_root + ROOTS > MAX_ROOTS {
             return Err(crate::Error::Refused(
                 "modules came and went too often; start again".to_owned(),
             ));
@@ -269,7 +269,7 @@ impl Unwinder {
         let mut addresses = Vec::new();
         let mut index = leaf as usize / NODE_BYTES;
         // Roots have no address. Parents have smaller numbers, so it ends.
-        while index >= MOST_ROOTS && index < self.nodes.len() / NODE_BYTES {
+        while index >= MAX_ROOTS && index < self.nodes.len() / NODE_BYTES {
             let node = self.node(index);
             addresses.push(node.ip);
             let parent = node.parent as usize / NODE_BYTES;

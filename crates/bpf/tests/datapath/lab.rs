@@ -125,7 +125,6 @@ impl Observation {
     }
 }
 
-/// A loaded balancer.
 pub(crate) struct Lab {
     pub(crate) balancer: LoadBalancer,
     pub(crate) cpus: Vec<u32>,

@@ -16,7 +16,7 @@ use bpfcost_bpf::attach::{ProcessCounts, ProcessObject};
 use libbpf_cargo::SkeletonBuilder;
 
 const CALLS: u64 = 200;
-const PATIENCE: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Compiles a source of this folder into another. The sections name the target as it is said.
 fn object(source: &str, target: &str, folder: &Path) -> PathBuf {
@@ -155,7 +155,7 @@ impl Shell {
             let heard = scope.spawn(|| line(&mut self.output));
             beside();
             while !heard.is_finished() {
-                object.wait(PATIENCE).expect("it waits");
+                object.wait(TIMEOUT).expect("it waits");
             }
             assert_eq!(heard.join().expect("it prints"), "done");
         });

@@ -40,7 +40,7 @@ const QUICK: [usize; 2] = [1, 1_000];
 
 /// Most sites where instructions are emulated, unless more are asked for: one step with 40,000 took Linux 7.2 more than the
 /// 180 s after which a silent guest counts as hung.
-const MOST_EMULATED: usize = 1_000;
+const MAX_EMULATED: usize = 1_000;
 
 /// The relative difference below which two ways count as the same: a change of a kernel list takes as long as that.
 const MARGIN: f64 = 0.05;
@@ -223,7 +223,7 @@ impl Experiment for Attaching {
                 one.mechanism.most()
             )));
         }
-        if self.sites.is_none() && one.sites > MOST_EMULATED && bpfcost_target::is_emulated() {
+        if self.sites.is_none() && one.sites > MAX_EMULATED && bpfcost_target::is_emulated() {
             return Ok(Some(format!(
                 "not measured: every instruction of this machine is emulated, and so many sites may take minutes; choose \
                  them with --set sites={}",

@@ -23,7 +23,7 @@ use bpfcost_model::{
 
 /// Maximum operations of a batch in the timed loop: half of the 2²³ turns that `can_loop` grants a program on kernels
 /// before 6.15.
-const MOST_OPS: u64 = 1 << 22;
+const MAX_OPS: u64 = 1 << 22;
 
 /// `XDP_PASS`, which a rung returns where its product is odd, and it always is.
 const PASS: u32 = 2;
@@ -98,7 +98,7 @@ fn case(added: u32) -> Case {
         role: Role::Case,
         floor: None,
         sizing: Sizing::Calibrated {
-            most: Some(MOST_OPS),
+            most: Some(MAX_OPS),
         },
         ..Case::default()
     }

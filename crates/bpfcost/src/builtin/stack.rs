@@ -32,7 +32,7 @@ use bpfcost_model::{
 const DEPTHS: [(&str, u32); 4] = [("8", 8), ("16", 16), ("32", 32), ("whole", WHOLE)];
 
 /// Maximum operations of a batch in the timed loop, on kernels before 6.15.
-const MOST_OPS: u64 = 1 << 20;
+const MAX_OPS: u64 = 1 << 20;
 
 /// The experiment.
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl StackCase {
             },
             floor: (!self.is_floor()).then(|| floor.name()),
             sizing: Sizing::Calibrated {
-                most: Some(taker.most().unwrap_or(MOST_OPS)),
+                most: Some(taker.most().unwrap_or(MAX_OPS)),
             },
             slow: (method != AttachMethod::RawTp && !self.is_floor()) || taker.has_reader(),
             ..Case::default()

@@ -34,8 +34,8 @@ use bpfcost_model::{
 const WINDOW_MS: u64 = 20;
 
 /// A trial goes on until there were so many stacks, or for so many windows.
-const LEAST_STACKS: u64 = 8;
-const MOST_WINDOWS: u32 = 25;
+const MIN_STACKS: u64 = 8;
+const MAX_WINDOWS: u32 = 25;
 
 /// Tracepoints that only block devices come by.
 const BLOCK: &str = "block:";
@@ -259,9 +259,9 @@ impl LoadedEpoch for PlaceEpoch {
             .map_err(anyhow::Error::from)?;
         let begun = Instant::now();
         let stirring = self.stir.on();
-        for _ in 0..MOST_WINDOWS {
+        for _ in 0..MAX_WINDOWS {
             sleep(Duration::from_millis(batch.0));
-            if self.truth.counts()?.events >= LEAST_STACKS {
+            if self.truth.counts()?.events >= MIN_STACKS {
                 break;
             }
         }

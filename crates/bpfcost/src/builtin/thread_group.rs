@@ -21,13 +21,13 @@ const MEETINGS: usize = 2;
 
 /// Maximum time that a thread waits for an object or for its turn before the whole trial is called off. Such a wait is
 /// for another thread that is not running at the moment, so it takes some time slices of milliseconds each.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Looks at who is here before the CPU is offered to others: some microseconds.
 const SPINS: u32 = 256;
 
 /// Sleep of a thread that waits for other threads on its own CPU.
-const NAP: Duration = Duration::from_micros(100);
+const SLEEP: Duration = Duration::from_micros(100);
 
 /// Stack size of a thread: threads have shallow calls, and there may be thousands of them.
 const STACK_BYTES: usize = 256 << 10;
@@ -43,7 +43,7 @@ pub(super) struct ThreadGroup<'a> {
     pub(super) cpus: &'a [u32],
     pub(super) threads: usize,
     /// Maximum time of each wait.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// State that all threads of a group share.
@@ -52,7 +52,7 @@ struct GroupState {
     threads: usize,
     /// True if there are more threads than CPUs.
     crowded: bool,
-    patience: Duration,
+    timeout: Duration,
     gates: [StartGate; MEETINGS],
     /// A thread can't go on, so no other must wait for it.
     off: AtomicBool,
@@ -93,7 +93,7 @@ impl Member<'_> {
             spins += 1;
             match spins % SPINS {
                 // Sleep, rather than run, if other threads have yet to do on this CPU what this one has done.
-                0 if meeting > 0 && self.shared.crowded => thread::sleep(NAP),
+                0 if meeting > 0 && self.shared.crowded => thread::sleep(SLEEP),
                 0 => thread::yield_now(),
                 _ => hint::spin_loop(),
             }
@@ -123,7 +123,7 @@ pub(super) struct Wait<'a> {
 impl Wait<'_> {
     /// Returns whether this thread or another one has waited too long; if this one has, calls off the trial for all.
     pub(super) fn is_over(&self) -> bool {
-        if self.since.elapsed() > self.member.shared.patience {
+        if self.since.elapsed() > self.member.shared.timeout {
             self.member.shared.off.store(true, Ordering::Relaxed);
         }
         self.member.called_off()
@@ -147,7 +147,7 @@ impl ThreadGroup<'_> {
         let ThreadGroup {
             cpus,
             threads,
-            patience,
+            timeout,
         } = self;
         if !room(threads * THREAD_BYTES) {
             return Err(Fault::Broken(unspawned(0, threads, "out of memory")));
@@ -155,7 +155,7 @@ impl ThreadGroup<'_> {
         let shared = GroupState {
             threads,
             crowded: threads > cpus.len(),
-            patience,
+            timeout,
             gates: Default::default(),
             off: AtomicBool::new(false),
         };
@@ -259,7 +259,7 @@ mod tests {
         let group = ThreadGroup {
             cpus: &cpus,
             threads,
-            patience: PATIENCE,
+            timeout: WAIT_TIMEOUT,
         };
         let seen = group.work(|member| {
             let begun = member.meet(0);
@@ -288,7 +288,7 @@ mod tests {
         let group = ThreadGroup {
             cpus: &cpus,
             threads: 3,
-            patience: PATIENCE,
+            timeout: WAIT_TIMEOUT,
         };
         let outcome = group.work(|member| {
             assert!(member.index != 1, "on purpose");
@@ -307,7 +307,7 @@ mod tests {
         let group = ThreadGroup {
             cpus: &[1_000_000],
             threads: 2,
-            patience: PATIENCE,
+            timeout: WAIT_TIMEOUT,
         };
         let outcome = group.work(|member| member.meet(0).is_some());
         assert!(matches!(outcome, Err(Fault::Broken(_))), "{outcome:?}");

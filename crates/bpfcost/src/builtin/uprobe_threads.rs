@@ -35,9 +35,9 @@ const AGAINST: [(Attach, Attach); 3] = [
 ];
 
 /// Threads per CPU, at most.
-const MOST_PER_CPU: usize = 4;
+const MAX_PER_CPU: usize = 4;
 /// Fewer calls of a thread would measure the threads' start.
-const LEAST_CALLS: u64 = 64;
+const MIN_CALLS: u64 = 64;
 /// A batch's length where each thread has a CPU, and for each thread of a CPU that has several: as in `pool`.
 const BATCH_NS: f64 = 2e6;
 const CROWDED_NS: f64 = 8e6;
@@ -127,7 +127,7 @@ impl UprobeThreads {
     fn threads(&self) -> Vec<usize> {
         let cpus = self.cpus.len().max(1);
         let mut counts = vec![1];
-        counts.extend((1..=MOST_PER_CPU).map(|each| each * cpus));
+        counts.extend((1..=MAX_PER_CPU).map(|each| each * cpus));
         counts.dedup();
         counts
     }
@@ -259,7 +259,7 @@ impl LoadedEpoch for ThreadsEpoch {
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let one = self.experiment.find(case);
         let one = one.with_context(|| format!("uprobe-threads has no case {}", case.name))?;
-        let calls = batch.0.max(LEAST_CALLS);
+        let calls = batch.0.max(MIN_CALLS);
         let cpus: Vec<u32> = self
             .cpus
             .iter()

@@ -194,7 +194,7 @@ fn floor_case(reset: Reset) -> Case {
         role: Role::Floor,
         floor: (reset != Reset::None).then(|| floor_name(Reset::None)),
         sizing: Sizing::Calibrated {
-            most: Some(scenario::MOST_OPS),
+            most: Some(scenario::MAX_OPS),
         },
         ..Case::default()
     }

@@ -4,7 +4,7 @@ use bpfcost_measure::{Event, Expectation, Measurements, Plan, expect, time_optio
 use bpfcost_text::number::{duration, plural, round_percent};
 
 /// No longer run is recommended, in seconds: over more than a day a machine drifts anyway.
-const MOST_S: f64 = 86_400.0;
+const MAX_S: f64 = 86_400.0;
 
 /// Waits for the first epochs of a run.
 pub(super) struct Estimate {
@@ -61,7 +61,7 @@ fn sentence(plan: &Plan, expected: &Expectation, operation: &str) -> String {
     };
     let quick = if plan.quick { " without --quick" } else { "" };
     let remedy = match expected.resolve_s {
-        Some(seconds) if seconds <= MOST_S => {
+        Some(seconds) if seconds <= MAX_S => {
             format!("--time {}{quick} would do", time_option(seconds))
         }
         _ => "a day would not be enough: make it quieter (bpfcost check shows what disturbs it)"

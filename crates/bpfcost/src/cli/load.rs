@@ -11,7 +11,7 @@ use super::{
 use bpfcost_workload::generator::{LoadTarget, Pace, drive};
 
 /// Requests that one call makes at most.
-const MOST_REQUESTS: f64 = 1e8;
+const MAX_REQUESTS: f64 = 1e8;
 
 /// Make load for a server on loopback, at a fixed rate or as fast as it answers, and print the result
 #[derive(Debug, clap::Args)]
@@ -58,9 +58,9 @@ fn pace(args: &Args) -> Result<Pace> {
             ));
         }
     };
-    if !(1.0..=MOST_REQUESTS).contains(&requests.round()) {
+    if !(1.0..=MAX_REQUESTS).contains(&requests.round()) {
         return Err(usage(format!(
-            "these options make {requests} requests; the range is 1 to {MOST_REQUESTS}\n  Change --rate, --seconds or --requests"
+            "these options make {requests} requests; the range is 1 to {MAX_REQUESTS}\n  Change --rate, --seconds or --requests"
         )));
     }
     Ok(pace)

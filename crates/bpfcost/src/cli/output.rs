@@ -129,7 +129,6 @@ impl Bar {
         self.0.suspend(write);
     }
 
-    /// Removes it.
     pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }

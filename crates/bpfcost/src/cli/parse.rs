@@ -93,7 +93,7 @@ pub(super) fn period(text: &str) -> Result<Duration, String> {
 }
 
 /// More events than this no core sees in a second.
-const MOST_EVENTS: f64 = 1e12;
+const MAX_EVENTS: f64 = 1e12;
 
 /// `200k/s`, `200k`, `1.5M/s`, `500/s`: events a second. A bare number could be anything.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
@@ -116,7 +116,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         ));
     }
     let value = value * scale;
-    if value > 0.0 && value <= MOST_EVENTS {
+    if value > 0.0 && value <= MAX_EVENTS {
         return Ok(value);
     }
     Err("it must be above 0 and possible on one core, e.g. 200k/s".to_owned())

@@ -156,7 +156,6 @@ impl Progress {
         self.bar.suspend(|| note!("{text}"));
     }
 
-    /// Clears the bar.
     pub(super) fn end(&self) {
         self.bar.clear();
     }

@@ -152,7 +152,6 @@ impl Session {
         })
     }
 
-    /// What it measures.
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -21,7 +21,6 @@ pub(crate) struct Holders {
     pub(crate) pins: Vec<PathBuf>,
 }
 
-/// A process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Holder {
     /// Process number.

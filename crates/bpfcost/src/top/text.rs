@@ -139,7 +139,6 @@ fn vanished(view: &TopView) -> Option<String> {
         .then(|| format!("{programs} {were} unloaded meanwhile: what they cost is not known"))
 }
 
-/// Cost of looking.
 fn account(view: &TopView) -> String {
     match (view.tax.whole_ns, view.total.account_of_cpu) {
         (Some(ns), Some(share)) => format!(

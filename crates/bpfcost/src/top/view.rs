@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{holders::Holders, tax::StatsOverhead};
 
-/// An interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TopView {
     /// Length, in seconds.
@@ -55,7 +54,6 @@ pub(crate) struct TopProgram {
     pub(crate) missed: u64,
 }
 
-/// All programs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Total {
     /// Runs a second.

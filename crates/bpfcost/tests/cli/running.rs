@@ -51,7 +51,6 @@ impl Running {
         self.child.as_mut().expect("it has not ended")
     }
 
-    /// Process number.
     pub(crate) fn id(&mut self) -> u32 {
         self.child().id()
     }

@@ -50,7 +50,6 @@ fn has_script() -> bool {
     found
 }
 
-/// An executable file.
 fn program(tool: &Tool, name: impl AsRef<OsStr>, text: &str) -> String {
     let path = tool.path("").join(Path::new(name.as_ref()));
     fs::write(&path, text).expect("a file");

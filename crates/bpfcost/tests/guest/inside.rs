@@ -66,7 +66,6 @@ impl Results {
         results
     }
 
-    /// A file.
     #[track_caller]
     pub(crate) fn file(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(one, _)| one == name);

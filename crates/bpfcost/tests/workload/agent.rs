@@ -18,7 +18,6 @@ impl Drop for Running {
     }
 }
 
-/// The agent.
 pub(crate) struct Agent {
     process: Running,
     ask: ChildStdin,

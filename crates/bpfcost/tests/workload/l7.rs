@@ -20,7 +20,6 @@ use crate::{
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/l7-go");
 
-/// The Go server.
 struct Server {
     process: Running,
     port: u16,

@@ -54,7 +54,6 @@ const REFERENCE: LineCosts = LineCosts {
     far_ns: 2.5 * 54.8,
 };
 
-/// A published table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {

@@ -26,7 +26,7 @@ use bpfcost_bpf::{
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
-use super::{Agent, EVERY, watched::Watched};
+use super::{Agent, READ_INTERVAL, watched::Watched};
 use crate::{BuiltIn, WindowCounts};
 use bpfcost_model::Problem;
 use bpfcost_process::RunContext;
@@ -76,7 +76,6 @@ const SOCKETS: L7Watch = L7Watch {
     goroutines: false,
 };
 
-/// The agent.
 struct L7Agent<S> {
     source: S,
     watch: L7Watch,
@@ -92,13 +91,12 @@ trait CallSource {
     fn attach(&mut self, processes: &[u32]) -> Result<()>;
 
     /// Hands over the calls that are there, and waits for more for about so long.
-    fn poll(&mut self, patience: Duration) -> Result<()>;
+    fn poll(&mut self, timeout: Duration) -> Result<()>;
 
     /// Detaches, hands over what is left, and returns what was counted since it was attached.
     fn detach(&mut self) -> Result<L7Counts>;
 }
 
-/// The programs.
 struct L7Programs {
     programs: L7,
     watch: L7Watch,
@@ -133,7 +131,6 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     Ok(needs)
 }
 
-/// Opens the agent.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (watch, file) = parse_arguments(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
@@ -166,9 +163,9 @@ impl CallSource for L7Programs {
         Ok(self.programs.attach(&placed)?)
     }
 
-    fn poll(&mut self, patience: Duration) -> Result<()> {
+    fn poll(&mut self, timeout: Duration) -> Result<()> {
         self.programs.take()?;
-        sleep(patience.min(EVERY));
+        sleep(timeout.min(READ_INTERVAL));
         Ok(())
     }
 
@@ -187,8 +184,8 @@ impl<S: CallSource> Agent for L7Agent<S> {
         self.source.attach(&context.pids)
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
-        self.source.poll(patience)
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
+        self.source.poll(timeout)
     }
 
     fn detach(&mut self) -> Result<WindowCounts> {

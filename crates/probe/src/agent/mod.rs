@@ -33,8 +33,8 @@ pub trait Agent {
     /// Switches it on for this server; from here on it sees every event.
     fn attach(&mut self, context: &RunContext) -> Result<()>;
 
-    /// Reads the events that are there, and waits about `patience` for more.
-    fn consume(&mut self, patience: Duration) -> Result<()>;
+    /// Reads the events that are there, and waits about `timeout` for more.
+    fn consume(&mut self, timeout: Duration) -> Result<()>;
 
     /// Switches it off, reads the remaining events, and returns the counts since it was switched on. An error
     /// that is a [`Problem`] means that the result can't be right.
@@ -57,7 +57,7 @@ pub struct AgentInfo {
 
 /// Interval at which an agent polls its events: waking it for each would cost the server, whose CPU does the
 /// waking, often more than the event itself.
-const EVERY: Duration = Duration::from_millis(5);
+const READ_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The agent that a BPF object has: no built-in probe, which is what the others are.
 pub(super) const OBJECT: &str = "object";
@@ -74,7 +74,6 @@ enum AgentRequest {
     Detach,
 }
 
-/// An agent's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum AgentReply {

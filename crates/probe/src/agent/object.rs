@@ -12,7 +12,7 @@ use bpfcost_bpf::{
 
 use rustix::process::getppid;
 
-use super::{Agent, AgentInfo, EVERY};
+use super::{Agent, AgentInfo, READ_INTERVAL};
 use crate::WindowCounts;
 use bpfcost_process::{RunContext, allow_files, process_tree};
 
@@ -91,16 +91,16 @@ impl Agent for ObjectAgent {
         Ok(())
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
         match &mut self.object {
-            Loaded::Kernel(object) => object.wait(patience)?,
+            Loaded::Kernel(object) => object.wait(timeout)?,
             Loaded::Processes(object) => {
                 object.take()?;
                 let has_buffers = object.has_buffers();
                 object.wait(if has_buffers {
-                    patience.min(EVERY)
+                    timeout.min(READ_INTERVAL)
                 } else {
-                    patience
+                    timeout
                 })?;
             }
         }

@@ -18,9 +18,9 @@ use bpfcost_model::Fault;
 use bpfcost_process::{Process, ProcessClock, RunContext, describe_exit};
 
 /// Time limit for an answer: loading a large object and attaching to thousands of functions take seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time that an agent has to end after its input closed; then it is killed.
-const FAREWELL: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An agent in its own process.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl Remote {
     fn hear(&mut self) -> Result<AgentReply> {
         let clock = ProcessClock::start(self.process.id());
         let reading = || format!("cannot read from the agent {}", self.name);
-        while !heard(&self.answers, PATIENCE).with_context(reading)? {
-            if clock.exceeds(self.process.id(), PATIENCE) {
+        while !heard(&self.answers, ANSWER_TIMEOUT).with_context(reading)? {
+            if clock.exceeds(self.process.id(), ANSWER_TIMEOUT) {
                 bail!(
                     "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
                     self.name,
@@ -74,7 +74,7 @@ impl Remote {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| format!("cannot read from the agent {}", self.name))? == 0 {
-            let ended = self.process.end_within(FAREWELL)?;
+            let ended = self.process.end_within(EXIT_TIMEOUT)?;
             return Err(anyhow!(
                 "the agent {} {}\n{}",
                 self.name,
@@ -140,16 +140,16 @@ impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.ask.take());
         // Dropping the process ends it where it does not, and what it started.
-        let _ = self.process.end_within(FAREWELL);
+        let _ = self.process.end_within(EXIT_TIMEOUT);
     }
 }
 
 /// Waits until something is said, or the other end is gone; `false` where neither comes in time.
-fn heard(answers: &BufReader<ChildStdout>, patience: Duration) -> Result<bool> {
+fn heard(answers: &BufReader<ChildStdout>, timeout: Duration) -> Result<bool> {
     if !answers.buffer().is_empty() {
         return Ok(true);
     }
-    let limit = Timespec::try_from(patience)?;
+    let limit = Timespec::try_from(timeout)?;
     let mut words = [PollFd::new(answers.get_ref(), PollFlags::IN)];
     Ok(retry_on_intr(|| poll(&mut words, Some(&limit)))? > 0)
 }
@@ -175,7 +175,10 @@ mod tests {
         let mut line = String::new();
         // Two answers, and then that it is gone, each at once.
         for expected in ["heard\n", "twice\n", ""] {
-            assert!(heard(&answers, PATIENCE).expect("a pipe"), "{expected}");
+            assert!(
+                heard(&answers, ANSWER_TIMEOUT).expect("a pipe"),
+                "{expected}"
+            );
             line.clear();
             answers.read_line(&mut line).expect("a line");
             assert_eq!(line, expected);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use super::{Agent, AgentReply, AgentRequest};
 
 /// Time that an agent waits for events before it looks for a request.
-const PATIENCE: Duration = Duration::from_millis(20);
+const EVENTS_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Is the agent that is opened, until standard input ends.
 pub fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()> {
@@ -33,7 +33,7 @@ pub fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()> {
             match asked.try_recv() {
                 Ok(ask) => ask,
                 Err(TryRecvError::Empty) => {
-                    agent.consume(PATIENCE)?;
+                    agent.consume(EVENTS_TIMEOUT)?;
                     continue;
                 }
                 Err(TryRecvError::Disconnected) => return Ok(()),

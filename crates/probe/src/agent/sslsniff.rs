@@ -23,7 +23,7 @@ use bpfcost_bpf::{
 use twox_hash::XxHash3_64;
 
 use super::{
-    Agent, AgentInfo, EVERY,
+    Agent, AgentInfo, READ_INTERVAL,
     watched::{Watched, in_first_namespace},
 };
 use crate::{BuiltIn, WindowCounts};
@@ -138,7 +138,6 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     form(arguments).map(|_| Vec::new())
 }
 
-/// Loads it.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (capture, space) = form(arguments)?;
     if capture == Capture::Payload {
@@ -177,9 +176,9 @@ impl Agent for SslSniff {
         attached
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
         self.sniffer.take()?;
-        sleep(patience.min(EVERY));
+        sleep(timeout.min(READ_INTERVAL));
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use bpfcost_bpf::{
     stack_tracer::{StackDelivery, StackTracer, StackWalker, TracedStacks},
 };
 
-use super::{Agent, AgentInfo, EVERY};
+use super::{Agent, AgentInfo, READ_INTERVAL};
 use crate::{Arguments, BuiltIn, PrintedStacks, Runs, StackPrinter, WindowCounts};
 use bpfcost_model::Problem;
 use bpfcost_process::RunContext;
@@ -108,14 +108,12 @@ fn one_of<T: Copy>(what: &str, all: &[(&'static str, T)], name: &str) -> Result<
     }
 }
 
-/// The agent.
 struct StackAgent {
     tracer: StackTracer,
     delivery: StackDelivery,
     printed: Rc<RefCell<StackPrinter>>,
 }
 
-/// Loads it.
 fn open(arguments: &Arguments) -> Result<Box<dyn Agent>> {
     let spec = StackSpec::parse(arguments)?;
     let print = spec.delivery == StackDelivery::Ring;
@@ -157,9 +155,9 @@ impl Agent for StackAgent {
         Ok(())
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
         self.tracer.take()?;
-        sleep(patience.min(EVERY));
+        sleep(timeout.min(READ_INTERVAL));
         Ok(())
     }
 

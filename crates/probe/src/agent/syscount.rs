@@ -19,7 +19,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    syscount::{Filter, MOST_PROCESSES, SyscallCounts, SyscallSum, Syscount},
+    syscount::{Filter, MAX_PROCESSES, SyscallCounts, SyscallSum, Syscount},
 };
 use procfs::process::Process;
 use syscalls::Sysno;
@@ -61,7 +61,6 @@ const WRITES: [Sysno; 7] = [
     Sysno::copy_file_range,
 ];
 
-/// The agent.
 struct SyscountAgent {
     counter: Syscount,
     filter: Filter,
@@ -110,7 +109,6 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     filter(arguments).map(|_| Syscount::needs())
 }
 
-/// Opens it.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let filter = filter(arguments)?;
     if filter != Filter::All && !in_first_namespace()? {
@@ -143,9 +141,9 @@ impl Agent for SyscountAgent {
         } else {
             server.clone()
         };
-        if asked.len() > MOST_PROCESSES && self.filter != Filter::All {
+        if asked.len() > MAX_PROCESSES && self.filter != Filter::All {
             bail!(
-                "builtin:syscount watches at most {MOST_PROCESSES} processes, and the server has {}\n  \
+                "builtin:syscount watches at most {MAX_PROCESSES} processes, and the server has {}\n  \
                  Use builtin:syscount:all",
                 asked.len()
             );
@@ -163,11 +161,11 @@ impl Agent for SyscountAgent {
         Ok(())
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
+    fn consume(&mut self, timeout: Duration) -> Result<()> {
         match self.filter {
-            Filter::User => self.counter.poll(patience)?,
+            Filter::User => self.counter.poll(timeout)?,
             // All is in the kernel.
-            Filter::Kernel | Filter::All => sleep(patience),
+            Filter::Kernel | Filter::All => sleep(timeout),
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use bpfcost_text::{
 };
 
 /// The cases that the first sentence names, at most.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The comparison as JSON, ending in a newline.
 pub fn json(changes: &Changes) -> Result<String> {
@@ -229,11 +229,11 @@ fn sight(changes: &Changes) -> String {
 /// The cases that the gate could not judge, so that a rise of any size could have gone unnoticed.
 fn unjudged(changes: &Changes) -> String {
     let mut names: Vec<String> = changes.unjudged().map(line).collect();
-    let more = names.len().saturating_sub(MOST_NAMED);
+    let more = names.len().saturating_sub(MAX_NAMED);
     if names.is_empty() {
         return String::new();
     }
-    names.truncate(MOST_NAMED);
+    names.truncate(MAX_NAMED);
     if more > 0 {
         names.push(format!("{more} more"));
     }

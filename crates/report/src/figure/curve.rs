@@ -29,7 +29,6 @@ const SHAPES: [&str; 4] = [
 ];
 const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
 
-/// One curve.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// Name.
@@ -250,7 +249,6 @@ fn description(plot: &Plot) -> String {
     out.trim_end().to_owned()
 }
 
-/// Legend of colours.
 fn legend(plot: &Plot) -> String {
     let mut seen: Vec<&str> = Vec::new();
     let mut keys = String::new();

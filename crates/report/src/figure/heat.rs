@@ -13,7 +13,7 @@ use crate::{
 use bpfcost_record::VerdictRecord;
 
 /// Number of targets from which there are several figures, because a cell would not hold its words on a phone.
-pub(crate) const MOST: usize = 5;
+pub(crate) const MAX_COLUMNS: usize = 5;
 /// Shares from which a difference is shown darker.
 const LEVELS: [f64; 3] = [0.01, 0.05, 0.20];
 /// Shades of costs, from the cheapest to the most expensive.

@@ -32,7 +32,7 @@ const NAME: usize = 22;
 /// Letters of the line below the rows before it is cut.
 const ORIGIN: usize = 120;
 /// More rows than this make no picture.
-const MOST: usize = 40;
+const MAX_ROWS: usize = 40;
 /// From this many nanoseconds on, costs are shown in microseconds.
 const MICROSECONDS: f64 = 10_000.0;
 
@@ -56,7 +56,7 @@ pub fn render(record: &Record, view: &View) -> Option<String> {
         .collect();
     let most = cases.iter().filter_map(|row| reach(row.case));
     let most = most.fold(0.0, f64::max);
-    if most <= 0.0 || cases.len() > MOST {
+    if most <= 0.0 || cases.len() > MAX_ROWS {
         return None;
     }
     let scale = PictureScale::new(most, record.unit);

@@ -13,7 +13,7 @@ use bpfcost_text::{line, number};
 
 /// Changes beyond this share are named.
 const NAMED: f64 = 0.10;
-const MOST: usize = 30;
+const MAX_ROWS: usize = 30;
 
 /// A table for each target that is compared, where cases span a grid: the largest increase first.
 pub fn changes(matrix: &Matrix<'_>) -> Vec<Table> {
@@ -72,7 +72,7 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     let mut large: Vec<&CaseChange<'_>> = large.collect();
     let size = |one: &CaseChange<'_>| one.difference.relative.abs();
     large.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    let named = large.len().min(MOST);
+    let named = large.len().min(MAX_ROWS);
     let caption = match large.len() - named {
         0 if named == 0 => format!("No case changed by over {over}."),
         0 => format!(

@@ -155,7 +155,7 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
     let mut figures: Vec<Vec<usize>> = Vec::new();
     for (column, head) in matrix.table.heads.iter().enumerate() {
         match figures.last_mut() {
-            Some(figure) if figure.len() < heat::MOST => figure.push(column),
+            Some(figure) if figure.len() < heat::MAX_COLUMNS => figure.push(column),
             _ => figures.push(head.against.into_iter().chain([column]).collect()),
         }
     }

@@ -17,7 +17,7 @@ use bpfcost_record::{CaseRecord, Raw, Record, Status};
 use bpfcost_text::{line, number};
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
-const MOST_STRIPS: usize = 240;
+const MAX_STRIPS: usize = 240;
 /// Behind the number of a CPU in the name of a secondary value.
 const PER_CPU: &str = "_ns_per_op";
 /// The secondary value with the sum over CPUs.
@@ -338,9 +338,9 @@ pub(crate) fn strips(record: &Record) -> Option<Section> {
     if record.has_undisturbed() {
         caption += " Trials are as found; if the cost is known undisturbed, the line is the undisturbed cost.";
     }
-    if cases.len() > MOST_STRIPS {
+    if cases.len() > MAX_STRIPS {
         caption += &format!(
-            " Of {} cases, the {MOST_STRIPS} with the widest intervals are shown; the table below has all.",
+            " Of {} cases, the {MAX_STRIPS} with the widest intervals are shown; the table below has all.",
             number::count(cases.len() as u64)
         );
         let width = |case: &CaseRecord| {
@@ -348,7 +348,7 @@ pub(crate) fn strips(record: &Record) -> Option<Section> {
             raw.and_then(cost::half_width).unwrap_or(f64::INFINITY)
         };
         cases.sort_by(|a, b| width(b).total_cmp(&width(a)));
-        cases.truncate(MOST_STRIPS);
+        cases.truncate(MAX_STRIPS);
     }
     let figures = cases
         .into_iter()

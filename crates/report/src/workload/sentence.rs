@@ -14,7 +14,7 @@ use bpfcost_text::{
 };
 
 /// The longest time worth proposing, in seconds.
-const MOST_S: f64 = 86_400.0;
+const MAX_S: f64 = 86_400.0;
 
 /// Cost of a probe in a state of the server.
 struct ProbeCost<'a> {
@@ -115,7 +115,7 @@ fn remedy(costs: &[ProbeCost<'_>]) -> String {
             None => cost.comparison.resolve_s,
         });
     match waits.fold(0.0, f64::max).ceil() {
-        seconds if seconds > MOST_S => "; at this noise a day would not resolve it".to_owned(),
+        seconds if seconds > MAX_S => "; at this noise a day would not resolve it".to_owned(),
         seconds if seconds > 0.0 => format!("; --time {} would resolve it", time_option(seconds)),
         _ => String::new(),
     }

@@ -22,7 +22,7 @@ const JOURNAL: &str = "earlier.journal";
 
 /// What is read of a stream in one go, and how long a line of it may be, in bytes: a guest must not fill
 /// the host's memory. A machine with all its features takes some ten thousand.
-const MOST_AT_ONCE: u64 = 4 << 20;
+const MAX_AT_ONCE: u64 = 4 << 20;
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// How often the guest looks whether it is to end, by its own clock: a look is a message to the host.
@@ -184,10 +184,10 @@ impl Tail {
             Some(file) => file,
             none => none.insert(File::open(&self.path).map_err(failed())?),
         };
-        file.take(MOST_AT_ONCE)
+        file.take(MAX_AT_ONCE)
             .read_to_end(&mut self.partial)
             .map_err(failed())?;
-        if self.partial.len() as u64 > LONGEST_LINE + MOST_AT_ONCE {
+        if self.partial.len() as u64 > LONGEST_LINE + MAX_AT_ONCE {
             return Err(GuestError::stream("a line has no end"));
         }
         let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {

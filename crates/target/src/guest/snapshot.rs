@@ -20,7 +20,7 @@ use bpfcost_process::{reaper::Scratch, xdg::Folder};
 const LINK: &str = "snapshot";
 
 /// Maximum number of snapshots kept: some 100 MB each. Each is of one kernel, exact or not, with so many CPUs.
-const MOST: usize = 12;
+const MAX_KEPT: usize = 12;
 
 /// The path of a guest's snapshot, whether it exists or not.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ fn prune(kept: &Path) -> io::Result<()> {
         }
     }
     all.sort_unstable();
-    let surplus = all.len().saturating_sub(MOST);
+    let surplus = all.len().saturating_sub(MAX_KEPT);
     all[..surplus]
         .iter()
         .try_for_each(|(_, path)| fs::remove_file(path))

@@ -25,7 +25,7 @@ const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 /// Time for which the kernel is watched: so many times in a row it must not have switched it on again, since
 /// it does so several times a load.
 const QUIET_POLLS: u32 = 10;
-const MOST_POLLS: u32 = 200;
+const MAX_POLLS: u32 = 200;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of times the lock is tried. A load that takes longer than that is not waited for.
 const LOCK_ATTEMPTS: u32 = 10_000;
@@ -129,7 +129,7 @@ impl Switch {
     /// Switches it off until the kernel no longer switches it on.
     fn keep_off(&self) {
         let mut quiet = 0;
-        for _ in 0..MOST_POLLS {
+        for _ in 0..MAX_POLLS {
             if self.is_on() == Some(true) {
                 // A failure shows in others().
                 let _ = fs::write(self.tracefs.path(SWITCH), "0");

@@ -189,7 +189,7 @@ impl Probes {
         }
         // The process is new, or it ended and another has its number, or it runs another program.
         let taken: BTreeSet<u32> = self.targets.values().map(|target| target.number).collect();
-        let free = (1..Environment::MOST_PROCESSES).find(|number| !taken.contains(number));
+        let free = (1..Environment::MAX_PROCESSES).find(|number| !taken.contains(number));
         let free = free.ok_or(process::Error::Full { pid })?;
         let target = Target::open(pid, free, self.follows_children)?;
         let number = self.next;

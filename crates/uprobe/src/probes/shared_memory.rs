@@ -63,7 +63,6 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// The file.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -6,7 +6,6 @@ use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory}
 use crate::translate::helpers::{MapDescriptor, TableShape};
 use std::{ffi::c_void, io, slice, sync::atomic::Ordering};
 
-/// An entry.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
@@ -16,7 +15,6 @@ pub(super) struct Entry {
     pub(super) number: u32,
 }
 
-/// A table.
 #[derive(Debug)]
 pub(super) struct Table {
     memory: SharedMemory,

@@ -25,11 +25,11 @@ use std::{
 
 /// The most bytes of a program's machine code: 1 million instructions are the verifier's limit, and some 10,000 what
 /// programs have.
-const MOST_CODE: usize = 192 << 10;
+const MAX_CODE: usize = 192 << 10;
 
 /// The most bytes of stack for programs that call each other by tail calls: half of what a probe has. The rest is for helpers,
 /// and for signals that interrupt the probe.
-const MOST_STACK: u32 = 40 << 10;
+const MAX_STACK: u32 = 40 << 10;
 
 /// A process, and what an object has there.
 #[derive(Debug)]
@@ -130,11 +130,11 @@ impl Target {
         if all.iter().any(|one| one.makes_tail_calls()) {
             let codes = all.iter().map(|one| &self.programs[&one.name].code);
             let bytes = most_stack(codes);
-            if bytes > MOST_STACK {
+            if bytes > MAX_STACK {
                 return Err(Error::TailCallStack {
                     program: program.name.clone(),
                     bytes,
-                    most: MOST_STACK,
+                    most: MAX_STACK,
                 });
             }
             self.fill_tables(object)?;
@@ -213,7 +213,7 @@ impl Target {
         };
         let helpers = self.helpers.table();
         let mut code = None;
-        let address = self.runtime.load(MOST_CODE, |at| {
+        let address = self.runtime.load(MAX_CODE, |at| {
             let translator = Translator::of_this_machine();
             let translated = translator.translate(&program.program(), at, helpers, &layout);
             let translated = code.insert(translated.map_err(wrong)?);

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// The map of specs.
 pub(super) const SPECS: &str = "__bpf_usdt_specs";
 /// The most arguments that a spec has room for.
-const MOST: usize = 12;
+const MAX_ARGUMENTS: usize = 12;
 
 /// Registers as assemblers name them, 64 bits to 8, in the order of `struct pt_regs`.
 const REGISTERS: [[&str; 4]; 20] = [
@@ -43,7 +43,6 @@ pub(super) struct Specs {
     numbers: HashMap<(String, u64), u32>,
 }
 
-/// One argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Argument {
     /// 1, 2, 4 or 8.
@@ -111,9 +110,9 @@ fn spec(arguments: &str, cookie: u64, value_size: u32) -> Result<Vec<u8>, String
     let format = Format::for_value_size(value_size)
         .ok_or_else(|| format!("a spec has {value_size} bytes, which no libbpf is known to use"))?;
     let all: Vec<&str> = arguments.split_ascii_whitespace().collect();
-    if all.len() > MOST {
+    if all.len() > MAX_ARGUMENTS {
         return Err(format!(
-            "there are {} and at most {MOST} can be read",
+            "there are {} and at most {MAX_ARGUMENTS} can be read",
             all.len()
         ));
     }
@@ -125,7 +124,7 @@ fn spec(arguments: &str, cookie: u64, value_size: u32) -> Result<Vec<u8>, String
         let no_index = || format!("{text} has two registers, which the object's libbpf can't add");
         bytes.extend(argument.ok_or_else(no_index)?);
     }
-    bytes.resize(MOST * format.argument_bytes(), 0);
+    bytes.resize(MAX_ARGUMENTS * format.argument_bytes(), 0);
     bytes.extend(cookie.to_le_bytes());
     bytes.extend((all.len() as u64).to_le_bytes());
     Ok(bytes)
@@ -135,7 +134,7 @@ impl Format {
     fn for_value_size(value_size: u32) -> Option<Self> {
         let all = [Format::Short, Format::Long];
         all.into_iter()
-            .find(|format| MOST * format.argument_bytes() + 16 == value_size as usize)
+            .find(|format| MAX_ARGUMENTS * format.argument_bytes() + 16 == value_size as usize)
     }
 
     fn argument_bytes(self) -> usize {

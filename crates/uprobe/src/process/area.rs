@@ -74,7 +74,7 @@ impl Areas {
     ) -> Result<Self> {
         let mut layout = Layout {
             base: 0,
-            areas: (threads + 1).min(Layout::MOST_AREAS),
+            areas: (threads + 1).min(Layout::MAX_AREAS),
             children: None,
         };
         let size = layout.private() + layout.shared();

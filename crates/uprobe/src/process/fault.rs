@@ -12,7 +12,6 @@ pub fn die_at(step: u64) {
     LEFT.store(step, Ordering::Relaxed);
 }
 
-/// One step.
 pub(super) fn step() {
     if LEFT.load(Ordering::Relaxed) != 0 && LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
         // SAFETY: neither call touches memory; the first does not return.

@@ -34,7 +34,6 @@ const SI_KERNEL: i32 = 0x80;
 const BUS_MCEERR_AO: i32 = 5;
 const SIGBUS: i32 = libc::SIGBUS;
 
-/// The addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guard {
     /// Address of the two words with the earlier handlers of [`SIGNALS`].

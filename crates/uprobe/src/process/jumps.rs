@@ -145,7 +145,6 @@ impl Jumps {
         address.store(mark.address, Ordering::Release);
     }
 
-    /// Returns that mark.
     pub(super) fn mark(&self) -> Option<Mark> {
         let [address, number] = &self.shared().mark;
         let address = address.load(Ordering::Acquire);

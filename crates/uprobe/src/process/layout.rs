@@ -132,7 +132,7 @@ pub(super) const CHILDREN: u64 = 1024;
 pub(super) const CHILD_AREAS: u64 = 16;
 /// The first holder's number of the first child: those of the process itself are below.
 pub(super) const FIRST_CHILD_HOLDER: u32 = 1 << 13;
-const _: () = assert!(Layout::MOST_AREAS <= FIRST_CHILD_HOLDER as u64);
+const _: () = assert!(Layout::MAX_AREAS <= FIRST_CHILD_HOLDER as u64);
 /// The bits of a holder's number.
 pub(super) const HOLDER_BITS: u32 = Environment::HOLDER_BITS;
 const _: () = assert!(FIRST_CHILD_HOLDER as u64 + CHILDREN * CHILD_AREAS <= 1 << HOLDER_BITS);
@@ -146,7 +146,7 @@ pub(super) const CHILDREN_BYTES: u64 = CHILDREN_HEAD + CHILDREN * CHILD;
 
 impl Layout {
     /// The most areas that fit the state's table.
-    pub(super) const MOST_AREAS: u64 = (STATE_SCRATCH - STATE_OWNERS as u64) / 8;
+    pub(super) const MAX_AREAS: u64 = (STATE_SCRATCH - STATE_OWNERS as u64) / 8;
 
     /// The bytes that are private and wiped.
     pub(super) fn private(&self) -> u64 {

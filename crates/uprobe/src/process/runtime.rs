@@ -107,7 +107,6 @@ pub struct Runtime {
     pub(super) thread_word: Option<i64>,
 }
 
-/// A site's code.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) site: Site,

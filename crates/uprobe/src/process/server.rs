@@ -24,13 +24,12 @@ const CHILD_ATTEMPTS: u32 = 500;
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two looks for processes that share the memory; longer where some stay.
 const SHARER_INTERVAL: Duration = Duration::from_millis(100);
-const MOST_SHARER_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_SHARER_INTERVAL: Duration = Duration::from_secs(5);
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
 /// not say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that
 /// doesn't serialize.
 const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
 
-/// The tracer process.
 pub(super) struct Server<'a> {
     pid: i32,
     memory: &'a Memory,
@@ -156,7 +155,7 @@ impl<'a> Server<'a> {
             return SHARER_INTERVAL;
         };
         if !mark.sharers(self.pid).is_empty() {
-            return (2 * self.interval.get()).min(MOST_SHARER_INTERVAL);
+            return (2 * self.interval.get()).min(MAX_SHARER_INTERVAL);
         }
         watched.take_off(counted);
         SHARER_INTERVAL

@@ -64,7 +64,6 @@ pub(super) fn start_point(path: &Path) -> Result<u64> {
         .ok_or_else(|| wrong("its entry point lies outside of its code"))
 }
 
-/// A parsed file.
 struct Elf<'a> {
     header: &'a FileHeader64<Endianness>,
     endian: Endianness,

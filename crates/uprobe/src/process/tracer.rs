@@ -43,7 +43,6 @@ pub(super) struct Tracer {
     helper: Mutex<Helper>,
 }
 
-/// The process itself.
 #[derive(Debug)]
 struct Helper {
     process: Child,
@@ -74,7 +73,6 @@ impl Tracer {
         self.jumps.set_mark(mark);
     }
 
-    /// The probed process.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }

@@ -398,7 +398,6 @@ impl Assembler {
     }
 }
 
-/// Extensions between registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extend {
     SignByte,

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Rounds of a `may_goto` in one call of a function: `BPF_MAX_LOOPS`, as of `bpf_loop`.
-const MOST_LOOPS: i32 = 8 << 20;
+const MAX_LOOPS: i32 = 8 << 20;
 
 /// libbpf writes this helper where a CO-RE relocation failed: the verifier has proved that it is never called.
 const POISONED_HELPER: i32 = 195_896_080;
@@ -62,7 +62,7 @@ impl Pass<'_> {
         }
         if function.has_may_goto {
             self.counter(function, Size::S64, &[0xc7], Reg(0));
-            self.code.immediate(&MOST_LOOPS.to_le_bytes());
+            self.code.immediate(&MAX_LOOPS.to_le_bytes());
         }
     }
 
@@ -295,7 +295,7 @@ impl Pass<'_> {
         self.code.test(Size::S64, RCX, RCX);
         let wrong_flags = self.code.skip_if(Condition::NotEqual);
         self.code.constant(RAX, E2BIG);
-        self.code.op_immediate(Size::S64, Op::Cmp, RDI, MOST_LOOPS);
+        self.code.op_immediate(Size::S64, Op::Cmp, RDI, MAX_LOOPS);
         let too_many = self.code.skip_if(Condition::Above);
         // Rounds so far, all rounds, callback, context; an odd number of words aligns the stack again, and LOOP_STACK
         // counts them.

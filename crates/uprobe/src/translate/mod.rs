@@ -43,7 +43,7 @@ pub use helper_table::HelperTable;
 pub use instruction::Instruction;
 pub use kernel_image::KernelImage;
 pub use maps::{ArenaPlace, ArrayPlace, MapLayout, MapPlace};
-pub use tail_call::{MOST_TAIL_CALLS, most_stack};
+pub use tail_call::{MAX_TAIL_CALLS, most_stack};
 pub use translator::Translator;
 
 /// A way to get machine code of a program.

@@ -9,14 +9,14 @@ use super::{
 };
 
 /// The most tail calls of one run: the kernel's `MAX_TAIL_CALL_CNT`.
-pub const MOST_TAIL_CALLS: u32 = 33;
+pub const MAX_TAIL_CALLS: u32 = 33;
 
 /// The most bytes of stack that programs can take that call each other by tail calls, the first one included. A tail call
 /// of a subprogram leaves the frames of that subprogram's callers where they are; so each may add as much.
 pub fn most_stack<'a>(programs: impl Iterator<Item = &'a MachineCode> + Clone) -> u32 {
     let deepest = programs.clone().map(|one| one.stack_bytes).max();
     let left = programs.filter_map(|one| one.tail_stack_bytes).max();
-    deepest.unwrap_or(0) + MOST_TAIL_CALLS * left.unwrap_or(0)
+    deepest.unwrap_or(0) + MAX_TAIL_CALLS * left.unwrap_or(0)
 }
 
 /// A comparison of 32 bits in memory with a register, and an operation with a number of 8 bits.
@@ -55,7 +55,7 @@ impl Pass<'_> {
         self.code
             .memory(&COMPARE, RDX.0, RSI, entries.cast_signed());
         let beyond = self.code.skip_if(Condition::BelowEqual);
-        self.counted(Op::Cmp, count, MOST_TAIL_CALLS);
+        self.counted(Op::Cmp, count, MAX_TAIL_CALLS);
         let too_many = self.code.skip_if(Condition::AboveEqual);
         self.code.mov(Size::S32, RDX, RDX);
         self.code.memory(&LOAD, RAX.0, RSI, table.cast_signed());

@@ -15,7 +15,6 @@ extern "C" fn misalignment() -> u64 {
 /// The helper's id: one that the blob has, replaced here.
 const PRANDOM: i32 = 7;
 
-/// No maps.
 struct Nothing;
 
 impl MapLayout for Nothing {

@@ -36,7 +36,6 @@ const WRONG_BYTES: &[u8] = OTHER_BYTES.split_at(13).0;
 /// A record's head, and what a line has before its text.
 const HEAD: usize = 8 + 24;
 
-/// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Argument {
     Number(u64),

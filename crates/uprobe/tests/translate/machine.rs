@@ -55,7 +55,6 @@ impl Machine {
         self.code as u64
     }
 
-    /// Copies code there.
     pub(crate) fn put(&mut self, code: &[u8]) {
         self.put_at(0, code);
     }
@@ -72,7 +71,6 @@ impl Machine {
         self.address() + HELPERS as u64
     }
 
-    /// Copies helpers there.
     pub(crate) fn put_helpers(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= CODE_BYTES - HELPERS, "helpers are too large");
         // SAFETY: the mapping is this machine's, and larger; nothing runs in it now.

@@ -19,7 +19,7 @@ const IMAGES: u64 = 500;
 /// Number of times the long form says how far it is.
 const PROGRESS: u64 = 50_000;
 /// The search ends at this many programs that differ.
-const MOST_DIFFERENT: usize = 5;
+const MAX_DIFFERENT: usize = 5;
 /// Inputs of each program.
 const INPUTS: usize = 4;
 /// The most programs of a hundred that the verifier may reject: a generator that writes nonsense proves nothing.
@@ -116,7 +116,7 @@ fn generate<'a>(programs: u64, backend: impl Fn(u64) -> &'a dyn Backend) -> Outc
                 }
                 eprintln!("seed {seed} differs: {how}");
                 different.push((seed, how));
-                if different.len() == MOST_DIFFERENT {
+                if different.len() == MAX_DIFFERENT {
                     break;
                 }
             }

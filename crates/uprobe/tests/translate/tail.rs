@@ -6,7 +6,7 @@ use std::{
 };
 
 use bpfcost_uprobe::translate::{
-    Backend as _, Error, MOST_TAIL_CALLS, MapLayout, MapPlace, ProbeContext, Program, Translator,
+    Backend as _, Error, MAX_TAIL_CALLS, MapLayout, MapPlace, ProbeContext, Program, Translator,
     helpers::MapDescriptor, most_stack,
 };
 
@@ -60,7 +60,7 @@ fn counts_empty_slots() -> bool {
         [mov(1, 6), low, high, mov_imm(3, slot), call(12)]
     };
     let mut caller = vec![mov(6, 1)];
-    caller.extend((0..MOST_TAIL_CALLS).flat_map(|_| tail_call(0)));
+    caller.extend((0..MAX_TAIL_CALLS).flat_map(|_| tail_call(0)));
     caller.extend(tail_call(1));
     caller.extend([mov_imm(0, 0), exit()]);
     let caller = kernel::load_raw(&caller, None).expect("the verifier accepts it");
@@ -148,8 +148,8 @@ fn compare(
         let count = u32::from_le_bytes(count.expect("4 bytes"));
         seen.runs += 1;
         seen.with_calls += u64::from(count > 0);
-        seen.at_limit += u64::from(count == MOST_TAIL_CALLS);
-        if count > MOST_TAIL_CALLS {
+        seen.at_limit += u64::from(count == MAX_TAIL_CALLS);
+        if count > MAX_TAIL_CALLS {
             return Err(format!("{count} tail calls"));
         }
         if !outcome.kept_registers {

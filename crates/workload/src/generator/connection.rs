@@ -75,7 +75,6 @@ impl Connection {
         self.waits
     }
 
-    /// Sends a request.
     pub(super) fn send(&mut self, request: &[u8]) -> Result<()> {
         self.waits = true;
         match &mut self.tls {

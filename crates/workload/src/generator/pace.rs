@@ -20,7 +20,6 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Requests in all.
     pub(super) fn requests(self) -> u64 {
         match self {
             Pace::Open { rate, time } => (rate * time.as_secs_f64()).round() as u64,

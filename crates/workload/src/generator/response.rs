@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use super::target::Protocol;
 
 /// Headers that an answer may have.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// Bytes that may come before a body or a chunk.
-const MOST_HELD: usize = 64 << 10;
+const MAX_HELD: usize = 64 << 10;
 
 /// An answer that is on its way.
 #[derive(Debug)]
@@ -22,7 +22,6 @@ pub(super) struct ResponseParser {
     closes: bool,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParserState {
     /// A status line and headers.
@@ -90,7 +89,7 @@ impl ResponseParser {
                     };
                     match understood {
                         Some(understood) => bytes = &bytes[understood..],
-                        None if bytes.len() > MOST_HELD => {
+                        None if bytes.len() > MAX_HELD => {
                             bail!("the server's answer has no end")
                         }
                         None => {
@@ -136,7 +135,7 @@ impl ResponseParser {
 
     /// The head of an HTTP answer; how long it is.
     fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
         let end = match head.parse(bytes) {
             Ok(httparse::Status::Complete(end)) => end,
@@ -299,7 +298,7 @@ mod tests {
                 .take(b"+OK\r\n+OK\r\n")
                 .is_err()
         );
-        let long = vec![b'a'; MOST_HELD + 1];
+        let long = vec![b'a'; MAX_HELD + 1];
         assert!(ResponseParser::new(Protocol::Redis).take(&long).is_err());
     }
 }

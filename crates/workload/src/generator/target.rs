@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result, bail};
 
 /// Bytes that a value set in redis may have.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// A server and a request to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,10 +91,10 @@ fn set(path: &str) -> Result<Vec<u8>> {
     let bytes = path
         .strip_prefix("set/")
         .and_then(|bytes| bytes.parse().ok())
-        .filter(|bytes| *bytes <= MOST_BYTES)
+        .filter(|bytes| *bytes <= MAX_BYTES)
         .with_context(|| {
             format!(
-                "/{path} is not a request to redis: write /set/BYTES, with at most {MOST_BYTES} \
+                "/{path} is not a request to redis: write /set/BYTES, with at most {MAX_BYTES} \
                  bytes"
             )
         })?;

@@ -27,7 +27,7 @@ const AROUND: u64 = 2 * live::BATCH;
 const COUNT_ARRIVAL: &str = "count_arrival";
 
 /// Most frames of a run: as many as its count has room for.
-const MOST_EVENTS: u64 = (i32::MAX as u64 - AROUND) / live::BATCH * live::BATCH;
+const MAX_EVENTS: u64 = (i32::MAX as u64 - AROUND) / live::BATCH * live::BATCH;
 
 /// A veth, and the program that fills it.
 pub(in crate::attach) struct Frames {
@@ -82,7 +82,7 @@ impl Events for Frames {
     fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let events = ask
             .events
-            .clamp(1, MOST_EVENTS)
+            .clamp(1, MAX_EVENTS)
             .next_multiple_of(live::BATCH);
         let mut made = 0;
         for _ in 0..TRIES {

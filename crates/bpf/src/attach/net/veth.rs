@@ -46,7 +46,6 @@ pub(super) enum Receiver {
     Napi,
 }
 
-/// A veth.
 pub(super) struct Veth {
     namespace: Namespace,
     netlink: Netlink,

@@ -40,7 +40,7 @@ const CALLS: u64 = 16;
 const SPARE: usize = 32;
 
 /// Most arguments of a function that a trampoline takes on every kernel.
-const MOST_ARGUMENTS: usize = 6;
+const MAX_ARGUMENTS: usize = 6;
 
 /// A function of the kernel that can be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,7 +321,7 @@ fn numbers() -> HashMap<String, u32> {
         let function = btf.type_by_id::<Func<'_>>(number.into())?;
         let name = function.name()?.to_str()?.to_owned();
         let signature = FuncProto::try_from(function.referenced_type()).ok()?;
-        let fits = signature.len() <= MOST_ARGUMENTS
+        let fits = signature.len() <= MAX_ARGUMENTS
             && signature.iter().all(|argument| in_register(argument.ty));
         fits.then_some((name, number))
     };

@@ -39,7 +39,6 @@ const AT_ONCE: usize = 64;
 /// The frames' EtherType: for experiments within a network (IEEE 802).
 const TYPE: u16 = 0x88b5;
 
-/// A frame.
 type Frame = [u8; 60];
 
 /// Interfaces, two for each veth.

@@ -26,40 +26,40 @@ table! {
 /// A way to attach programs to many sites.
 pub enum Mechanism: MechanismInfo {
     /// A kprobe at the entry of each function.
-    Kprobe = mechanism_info("kprobe", "a kprobe and a link at each function", Attach::Kprobe, MOST_LINKS,
+    Kprobe = mechanism_info("kprobe", "a kprobe and a link at each function", Attach::Kprobe, MAX_LINKS,
         &[F::Kprobe, F::Tracefs, F::SyscallProgram]);
     /// One link to all functions.
-    KprobeMulti = mechanism_info("kprobe.multi", "one link to all functions", Attach::KprobeMulti, MOST_SITES,
+    KprobeMulti = mechanism_info("kprobe.multi", "one link to all functions", Attach::KprobeMulti, MAX_SITES,
         &[F::KprobeMulti, F::Tracefs, F::SyscallProgram]);
     /// A program, a trampoline and a link at each function.
-    Fentry = mechanism_info("fentry", "a program, a trampoline and a link at each function", Attach::Fentry, MOST_LINKS,
+    Fentry = mechanism_info("fentry", "a program, a trampoline and a link at each function", Attach::Fentry, MAX_LINKS,
         &[F::Fentry, F::Tracefs, F::SyscallProgram]);
     /// One program and one link, a trampoline at each function.
     FentryMulti = mechanism_info("fentry.multi", "one program and one link, a trampoline at each function", Attach::FentryMulti,
-        MOST_TRIED, &[F::FentryMulti, F::Tracefs, F::SyscallProgram]);
+        MAX_TRIED, &[F::FentryMulti, F::Tracefs, F::SyscallProgram]);
     /// A uprobe and a link at each function of a process.
-    Uprobe = mechanism_info("uprobe", "a uprobe and a link at each function of a process", Attach::UprobeNop, MOST_LINKS,
+    Uprobe = mechanism_info("uprobe", "a uprobe and a link at each function of a process", Attach::UprobeNop, MAX_LINKS,
         &[F::Uprobe, F::SyscallProgram]);
     /// One link to all functions of a process.
-    UprobeMulti = mechanism_info("uprobe.multi", "one link to all functions of a process", Attach::UprobeMulti, MOST_SITES,
+    UprobeMulti = mechanism_info("uprobe.multi", "one link to all functions of a process", Attach::UprobeMulti, MAX_SITES,
         &[F::UprobeMulti, F::SyscallProgram]);
     /// A perf event and a link at each tracepoint.
-    Tracepoint = mechanism_info("tracepoint", "a perf event and a link at each tracepoint", Attach::Tracepoint, MOST_LINKS,
+    Tracepoint = mechanism_info("tracepoint", "a perf event and a link at each tracepoint", Attach::Tracepoint, MAX_LINKS,
         &[F::Tracepoint, F::Tracefs, F::SyscallProgram]);
     /// A link at each network interface, for outgoing packets.
-    Tcx = mechanism_info("tcx", "a link at each network interface, outgoing packets", Attach::Tcx, MOST_LINKS, &[F::Tcx, F::Veth]);
+    Tcx = mechanism_info("tcx", "a link at each network interface, outgoing packets", Attach::Tcx, MAX_LINKS, &[F::Tcx, F::Veth]);
     /// A link at each network interface, in the driver.
-    Xdp = mechanism_info("xdp", "a link at each network interface, in the driver (veth)", Attach::XdpNative, MOST_LINKS,
+    Xdp = mechanism_info("xdp", "a link at each network interface, in the driver (veth)", Attach::XdpNative, MAX_LINKS,
         &[F::XdpLink, F::Veth]);
 }
 }
 
 /// Most sites with a link each: a link is a descriptor, those of perf two, and a process has room for so many.
-const MOST_LINKS: usize = 2_000;
+const MAX_LINKS: usize = 2_000;
 /// Most functions of which each is tried before.
-const MOST_TRIED: usize = 2_000;
+const MAX_TRIED: usize = 2_000;
 /// Most sites of one link: all functions of a kernel are fewer.
-const MOST_SITES: usize = 200_000;
+const MAX_SITES: usize = 200_000;
 
 struct MechanismInfo {
     name: &'static str,
@@ -146,7 +146,6 @@ pub struct Sites {
 
 /// Operations common to the sites of each family.
 trait Family {
-    /// Loads the programs.
     fn load(&self) -> Result<SitePrograms>;
 
     /// Attaches the programs at each site, and adds each link once it is there.

@@ -87,7 +87,6 @@ impl SitePrograms {
         }
     }
 
-    /// The program.
     pub(super) fn program(&self) -> Result<ProgramMut<'_>> {
         self.object.program(name(self.mechanism))
     }

@@ -34,7 +34,6 @@ const STRIDE: usize = 64;
 /// Every process that maps the file.
 const EVERYONE: i32 = -1;
 
-/// The functions.
 pub(super) struct Routines {
     mechanism: Mechanism,
     count: usize,

@@ -13,7 +13,7 @@ use bpfcost_bpf::{CpuPin, preemptions};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shorter stops are no switch to another thread: that takes as long twice.
-const LEAST_SWITCH: Duration = Duration::from_micros(1);
+const MIN_SWITCH: Duration = Duration::from_micros(1);
 
 /// The longest times between two readings of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn longest(
         let read = now();
         let stop = read.saturating_duration_since(before);
         before = read;
-        if stop < LEAST_SWITCH {
+        if stop < MIN_SWITCH {
             longest.add(stop, false);
         } else {
             let count = preemptions()?;

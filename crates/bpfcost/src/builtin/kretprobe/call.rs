@@ -21,11 +21,11 @@ use rustix::{
     thread::gettid,
 };
 
-use crate::builtin::thread_group::{PATIENCE, ThreadGroup};
+use crate::builtin::thread_group::{ThreadGroup, WAIT_TIMEOUT};
 use bpfcost_model::{Batch, Fault};
 
 /// The largest batch of calls that sleep; a counter could hold more.
-const MOST_ROUNDS: u64 = 1 << 16;
+const MAX_ROUNDS: u64 = 1 << 16;
 
 /// Count that lets a thread through all the rest of its calls.
 const ALL_THE_REST: u64 = 1 << 32;
@@ -34,7 +34,6 @@ const ALL_THE_REST: u64 = 1 << 32;
 /// before the last of them has begun.
 const SET: u64 = 256;
 
-/// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syscall {
     /// Returns at once.
@@ -82,7 +81,7 @@ impl Syscall {
 
     /// The largest batch, where there is one.
     pub(super) fn most(self) -> Option<u64> {
-        (self == Syscall::Sleep).then_some(MOST_ROUNDS)
+        (self == Syscall::Sleep).then_some(MAX_ROUNDS)
     }
 }
 
@@ -141,7 +140,7 @@ impl CallThreads {
         let group = ThreadGroup {
             cpus: &self.cpus,
             threads: self.files.len(),
-            patience: PATIENCE,
+            timeout: WAIT_TIMEOUT,
         };
         let threads = group.work(|member| {
             let file = &self.files[member.index];
@@ -213,7 +212,7 @@ fn all_asleep(numbers: &[AtomicI32], over: &AtomicBool) -> io::Result<bool> {
             if tid != 0 && is_asleep(tid)? {
                 break;
             }
-            if over.load(Ordering::Relaxed) || since.elapsed() > PATIENCE {
+            if over.load(Ordering::Relaxed) || since.elapsed() > WAIT_TIMEOUT {
                 return Ok(false);
             }
             thread::yield_now();

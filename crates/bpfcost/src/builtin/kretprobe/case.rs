@@ -16,7 +16,7 @@ const MAXACTIVE: [u32; 3] = [1, 2, 4];
 const USUAL: u32 = 2;
 
 /// The most instances that the kernel lets tracefs ask for (KRETPROBE_MAXACTIVE_MAX).
-const MOST: u32 = 4096;
+const MAX_INSTANCES: u32 = 4096;
 
 /// Kind of probe on the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl ProbeKind {
             ProbeKind::None => None,
             ProbeKind::Kprobe => Some(AttachMethod::Kprobe),
             ProbeKind::Kretprobe { maxactive } => Some(AttachMethod::Kretprobe {
-                maxactive: maxactive.saturating_mul(cpus).min(MOST),
+                maxactive: maxactive.saturating_mul(cpus).min(MAX_INSTANCES),
             }),
             ProbeKind::KretprobeMulti => Some(AttachMethod::KretprobeMulti),
             ProbeKind::Fexit => Some(AttachMethod::Fexit),

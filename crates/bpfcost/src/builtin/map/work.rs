@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bpfcost_model::{Case, Role, Sizing};
 
 /// With a search in each operation, a larger batch would use up the iterations that `can_loop` grants a program.
-const MOST_OPS: u64 = 1 << 20;
+const MAX_OPS: u64 = 1 << 20;
 /// Bytes of the ring buffer for each CPU, and what a record has beside its value: a batch must fit in it.
 pub(super) const RING_BYTES: u64 = 1 << 24;
 const RECORD_HEAD: u64 = 8;
@@ -247,7 +247,7 @@ impl MapCase {
         factors.retain(|_| floor.is_some());
         let most = match class {
             Class::Ring => RING_BYTES / (bytes + RECORD_HEAD) - 1,
-            _ => MOST_OPS,
+            _ => MAX_OPS,
         };
         Case {
             name: self.name(),

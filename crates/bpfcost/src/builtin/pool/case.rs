@@ -52,7 +52,6 @@ pub(super) enum CacheLine {
 const USUAL: (ObjectCount, u32, usize) = (ObjectCount::PerCpu(2), 0, 1);
 
 impl ObjectCount {
-    /// Objects in all.
     pub(super) fn count(self, cpus: usize, bulk: usize) -> usize {
         match self {
             ObjectCount::PerCpu(each) => each.saturating_mul(cpus).saturating_mul(bulk),

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 use super::{
-    super::thread_group::{PATIENCE, ThreadGroup, may_pin},
+    super::thread_group::{ThreadGroup, WAIT_TIMEOUT, may_pin},
     case::{PoolCase, PoolLoad, all},
     fixture::{Floor, TimedObjects, UsePattern},
     kind::PoolKind,
@@ -18,7 +18,7 @@ use super::{
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
 
 /// Minimum pairs per thread: fewer would measure the threads' start.
-const LEAST_PAIRS: u64 = 64;
+const MIN_PAIRS: u64 = 64;
 
 /// Number of clock reads; the fastest gives the cost of one.
 const CLOCK_LOOKS: u32 = 1000;
@@ -78,7 +78,7 @@ impl PoolEpoch {
         let group = ThreadGroup {
             cpus: &self.cpus,
             threads: point.threads,
-            patience: PATIENCE,
+            timeout: WAIT_TIMEOUT,
         };
         let each = UsePattern {
             pairs: batch.0,
@@ -98,11 +98,11 @@ impl PoolEpoch {
 
 impl LoadedEpoch for PoolEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        self.trial(case, Batch(LEAST_PAIRS)).map(drop)
+        self.trial(case, Batch(MIN_PAIRS)).map(drop)
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let batch = Batch(batch.0.max(LEAST_PAIRS));
+        let batch = Batch(batch.0.max(MIN_PAIRS));
         let way = self.ways.get(&case.name);
         let way = way.with_context(|| format!("pool has no case {}", case.name))?;
         match *way {

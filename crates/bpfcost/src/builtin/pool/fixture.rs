@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
 use super::{
-    super::thread_group::{Member, PATIENCE, ThreadGroup},
+    super::thread_group::{Member, ThreadGroup, WAIT_TIMEOUT},
     proof::{PoolContents, TrialCounts},
 };
 use bpfcost_model::Fault;
@@ -27,7 +27,7 @@ const LATENCY_SHARE: u64 = 16;
 /// Significant digits of latencies: 1 % is finer than they repeat.
 const DIGITS: u8 = 2;
 /// The longest latency that is recorded, in nanoseconds: no thread waits longer for an object.
-const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
+const LONGEST_NS: u64 = WAIT_TIMEOUT.as_nanos() as u64;
 
 /// Looks in vain between two at how long this lasts.
 const LOOKS_A_CLOCK: u64 = 1024;

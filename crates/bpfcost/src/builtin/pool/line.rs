@@ -11,7 +11,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    super::thread_group::{Member, PATIENCE, ThreadGroup},
+    super::thread_group::{Member, ThreadGroup, WAIT_TIMEOUT},
     case::CacheLine,
 };
 use bpfcost_model::{Batch, Fault, Trial, differs, prove};
@@ -71,7 +71,7 @@ pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
     let group = ThreadGroup {
         cpus: players,
         threads: players.len(),
-        patience: PATIENCE,
+        timeout: WAIT_TIMEOUT,
     };
     let timed = group.work(|member| {
         let begun = member.meet(0)?;

@@ -12,7 +12,7 @@ use super::{
 use bpfcost_text::suggest;
 
 /// Threads per CPU, at most, by default.
-const MOST_PER_CPU: usize = 4;
+const MAX_PER_CPU: usize = 4;
 
 /// Threads that can be asked for. Each is one of this process; with thousands on a CPU it is the scheduler
 /// that is measured.
@@ -64,7 +64,7 @@ impl Space {
     }
 
     fn threads(&self) -> Vec<usize> {
-        let most = MOST_PER_CPU * self.cpus;
+        let most = MAX_PER_CPU * self.cpus;
         self.threads.clone().unwrap_or_else(|| {
             let mut counts: Vec<usize> = (0..usize::BITS)
                 .map(|power| 1 << power)

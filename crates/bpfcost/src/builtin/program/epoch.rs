@@ -49,7 +49,6 @@ pub(super) struct ProgramEpoch {
     exact: bool,
 }
 
-/// A case.
 struct Entry {
     key: Key,
     /// Packet of the case, or the first of those that take turns.

@@ -4,9 +4,9 @@ use bpfcost_bpf::program::{Drift, MapChanges};
 
 /// Time that the runs between two readings of the maps should take, in nanoseconds, and their maximum number.
 const WATCHED_NS: f64 = 1e7;
-const MOST_WATCHED: u64 = 512;
+const MAX_WATCHED: u64 = 512;
 /// The fewest: a program may do something else in every few runs only.
-const LEAST_WATCHED: u64 = 8;
+const MIN_WATCHED: u64 = 8;
 /// Runs where instructions are counted: always as many, for they are part of the state that is measured.
 const COUNTED: u64 = 32;
 
@@ -32,7 +32,7 @@ pub(super) fn watched_runs(ns_per_run: f64, exact: bool) -> [u64; 2] {
     let runs = if exact {
         COUNTED
     } else {
-        fitting.clamp(LEAST_WATCHED, MOST_WATCHED)
+        fitting.clamp(MIN_WATCHED, MAX_WATCHED)
     };
     [(runs / 8).max(1), runs | 1]
 }

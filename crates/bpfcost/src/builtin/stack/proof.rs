@@ -7,7 +7,7 @@ use super::StackCase;
 use bpfcost_model::{Problem, differs};
 
 /// Maximum number of frames of the program itself that the helper includes in a stack.
-const MOST_OWN: usize = 8;
+const MAX_OWN: usize = 8;
 
 /// Returns the first problem of a batch of stacks, apart from the addresses of the last stack.
 pub(super) fn problem(taken: &StackBatch, case: StackCase, ops: u64) -> Option<Problem> {
@@ -87,7 +87,7 @@ impl StackMatch {
         let addresses = &taken.addresses[self.own..];
         let is_whole = self.same == reference.len();
         let is_right = self.same == addresses.len()
-            && (self.own == 0 || (!taker.is_manual() && self.own <= MOST_OWN))
+            && (self.own == 0 || (!taker.is_manual() && self.own <= MAX_OWN))
             && (is_whole || taken.depth == asked);
         let next = |addresses: &[u64]| match addresses.get(self.same) {
             Some(address) => format!("{} addresses, then {address:#x}", self.same),

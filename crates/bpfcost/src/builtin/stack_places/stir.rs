@@ -91,7 +91,6 @@ impl Stir {
         Ok(Stir { shared, threads })
     }
 
-    /// Has them work.
     pub(super) fn on(&self) -> Stirring<'_> {
         self.shared.asked.store(true, Ordering::Relaxed);
         Stirring(&self.shared)

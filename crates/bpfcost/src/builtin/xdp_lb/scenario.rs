@@ -18,7 +18,7 @@ pub(super) const FRESH_FLOWS: u64 = 24_000;
 
 /// Maximum operations of a batch: half of the 2²³ turns that `can_loop` grants a program on kernels before 6.15, as
 /// much as the wait for other CPUs leaves. Some 10 ms of the shortest path.
-pub(super) const MOST_OPS: u64 = 1 << 22;
+pub(super) const MAX_OPS: u64 = 1 << 22;
 
 /// 4096 sources.
 const SOURCES_4K: u32 = 0xfff;
@@ -230,7 +230,7 @@ fn plain(
         flows: Flows::Known,
         action: Action::Tx,
         sizing: Sizing::Calibrated {
-            most: Some(MOST_OPS),
+            most: Some(MAX_OPS),
         },
     }
 }

@@ -13,7 +13,7 @@ use bpfcost_text::number::{duration, plural};
 use bpfcost_workload::Definition;
 
 /// Names of cases in a line before it says "…".
-const MOST_NAMES: usize = 6;
+const MAX_NAMES: usize = 6;
 
 /// Announces a plan that measures a workload; silent for others.
 pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
@@ -64,8 +64,8 @@ fn left_out<'a>(all: &'a [Case], plan: &Plan) -> Vec<&'a str> {
 
 /// The first of these names.
 fn some(names: &[&str]) -> String {
-    let shown = names.iter().take(MOST_NAMES).copied();
-    let more = (names.len() > MOST_NAMES).then_some("…");
+    let shown = names.iter().take(MAX_NAMES).copied();
+    let more = (names.len() > MAX_NAMES).then_some("…");
     shown.chain(more).collect::<Vec<_>>().join(", ")
 }
 

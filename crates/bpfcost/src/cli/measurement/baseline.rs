@@ -33,7 +33,6 @@ pub(in crate::cli) struct BaselineArgs {
     must_see: Option<f64>,
 }
 
-/// Earlier records, loaded.
 pub(in crate::cli) struct Baseline<'a> {
     path: &'a Path,
     records: Vec<Record>,

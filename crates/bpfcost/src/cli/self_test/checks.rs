@@ -33,7 +33,7 @@ const MISS_RATE: f64 = 0.05;
 const SQUARED_DEPTH: f64 = 0.256;
 const SQUARED_DEPTH_SD: f64 = 0.45;
 /// The most that one interval counts for, so that no outlier decides.
-const MOST_DEPTH: f64 = 2.0;
+const MAX_DEPTH: f64 = 2.0;
 /// How many standard errors of the mean chance reaches: more than of a normal distribution, as cases of a run depend on each
 /// other.
 const DEPTH_ERRORS: f64 = 3.5;
@@ -46,11 +46,11 @@ const LADDER_TOLERANCE: f64 = 0.15;
 /// Cycles of a multiplication on every CPU of the last fifteen years: what a cycle takes is read off the ladder.
 const MULTIPLICATION_CYCLES: f64 = 3.0;
 /// The most cycles that the loop and the call can take: twice what `bpf_loop` takes.
-const MOST_FLOOR_CYCLES: f64 = 100.0;
+const MAX_FLOOR_CYCLES: f64 = 100.0;
 /// How far the clock's rate may move against the CPU's counter: twice what NTP may slew it by.
 const CLOCK_TOLERANCE: f64 = 0.001;
 /// The spread between sessions minutes apart from which no comparison across sessions can resolve what people ask.
-const MOST_SPREAD: f64 = 0.075;
+const MAX_SPREAD: f64 = 0.075;
 
 /// One check, and what it found.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +131,7 @@ fn floor(ladder: &[LadderReading]) -> Check {
     };
     let cycle = slope(ladder, 100, 1000).unwrap_or(f64::NAN) / MULTIPLICATION_CYCLES;
     let floor = cost(0).unwrap_or(f64::NAN);
-    let most = MOST_FLOOR_CYCLES * cycle;
+    let most = MAX_FLOOR_CYCLES * cycle;
     Check {
         name: "floor",
         passed: (cycle..=most).contains(&floor),
@@ -254,7 +254,7 @@ fn intervals(sessions: &[Record]) -> Check {
     let depths: Vec<f64> = comparisons().filter_map(depth).collect();
     let missed = depths.iter().filter(|depth| **depth > 1.0).count();
     let allowed = allowed(depths.len(), MISS_RATE);
-    let squares = depths.iter().map(|depth| depth.min(MOST_DEPTH).powi(2));
+    let squares = depths.iter().map(|depth| depth.min(MAX_DEPTH).powi(2));
     let n = depths.len().max(1) as f64;
     let mean = squares.sum::<f64>() / n;
     let most = SQUARED_DEPTH + DEPTH_ERRORS * SQUARED_DEPTH_SD / n.sqrt();
@@ -356,12 +356,12 @@ fn spread(sessions: &[Record]) -> Check {
     Check {
         name: "sessions",
         // Of too few runs it is an assumption, and no finding.
-        passed: !known || spread.share <= MOST_SPREAD,
+        passed: !known || spread.share <= MAX_SPREAD,
         found: match known {
             true => format!(
                 "levels of a case differ by {} from run to run (relative standard deviation); up to {} is normal",
                 number::percent(spread.share),
-                number::round_percent(MOST_SPREAD)
+                number::round_percent(MAX_SPREAD)
             ),
             false => "too few runs to estimate how far they differ".to_owned(),
         },

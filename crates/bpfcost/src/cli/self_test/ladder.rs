@@ -19,7 +19,6 @@ const INSTRUCTION_NS: f64 = 1.2;
 /// What each added instruction multiplies by (`ladder.bpf.c`).
 const FACTOR: u64 = 5;
 
-/// One rung.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LadderReading {
     /// Instructions added.
@@ -37,7 +36,6 @@ impl fmt::Display for LadderReading {
     }
 }
 
-/// Reads all rungs.
 pub(super) fn read(cpu: u32) -> Result<Vec<LadderReading>> {
     let mut costs = vec![Vec::new(); RUNGS.len()];
     let mut wrong = vec![0; RUNGS.len()];

@@ -20,7 +20,6 @@ const SELF_TESTS: u64 = 100;
 const CASES: usize = 4;
 const EPOCHS: usize = 10;
 
-/// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,

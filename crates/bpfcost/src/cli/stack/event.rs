@@ -11,7 +11,6 @@ use clap::ValueEnum;
 use crate::cli::exit::{lacking, usage};
 use bpfcost_text::suggest;
 
-/// How to attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AttachChoice {
     /// A kprobe on a function

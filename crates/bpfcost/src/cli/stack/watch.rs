@@ -25,7 +25,6 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// From now on.
     pub(super) fn new(symbols: SymbolHistory) -> Self {
         Watch {
             begun_ns: monotonic_ns(),
@@ -35,7 +34,6 @@ impl Watch {
         }
     }
 
-    /// Shows events.
     pub(super) fn show(&mut self, reports: &[StackReport]) -> Result<()> {
         if reports.is_empty() || self.reader_left {
             return Ok(());

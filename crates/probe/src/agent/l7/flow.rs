@@ -3,9 +3,9 @@
 //! begins.
 
 /// Bytes of a head beyond which it is taken for something else.
-const MOST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// Header fields of a head beyond which it is the same.
-const MOST_FIELDS: usize = 100;
+const MAX_FIELDS: usize = 100;
 
 /// Parser state of one direction.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Flow {
                             *self = Flow::Lost;
                             return Err(SkipReason::Truncated);
                         }
-                        HeadParse::Beginning if head.len() <= MOST => return Ok(()),
+                        HeadParse::Beginning if head.len() <= MAX_BYTES => return Ok(()),
                         HeadParse::Beginning | HeadParse::Other => {
                             *self = Flow::Lost;
                             return Err(SkipReason::Opaque);
@@ -98,7 +98,7 @@ impl Flow {
 
 /// Takes bytes as the head of a request.
 pub(super) fn request(bytes: &[u8], callback: impl FnOnce(&str, &str)) -> HeadParse {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(bytes)) => {
@@ -121,7 +121,7 @@ pub(super) fn request(bytes: &[u8], callback: impl FnOnce(&str, &str)) -> HeadPa
 
 /// Takes bytes as the head of an answer, to a request of that method.
 pub(super) fn response(bytes: &[u8], method: &str, callback: impl FnOnce(u16)) -> HeadParse {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
         Ok(httparse::Status::Complete(bytes)) => {

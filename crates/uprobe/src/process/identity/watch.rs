@@ -42,7 +42,6 @@ unsafe impl Send for Watch {}
 // SAFETY: as above.
 unsafe impl Sync for Watch {}
 
-/// A watched process.
 #[derive(Debug)]
 pub(in super::super) struct Watched {
     watch: Arc<Watch>,

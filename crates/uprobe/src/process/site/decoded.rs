@@ -16,7 +16,6 @@ const GOROUTINE: Register = Register::R14;
 /// Registers that Go compares with the limit: the stack pointer, or, where a frame is large, how low it will be.
 const GO_STACK: [Register; 3] = [Register::RSP, Register::R12, Register::R13];
 
-/// A function, decoded.
 pub(super) struct Decoded<'a> {
     function: &'a Function,
     pub(super) instructions: Vec<Instruction>,

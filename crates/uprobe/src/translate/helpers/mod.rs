@@ -50,7 +50,7 @@ pub struct Environment {
     pub thread_word: Option<i64>,
     /// The control page of the first area, and the number of areas.
     pub areas: (u64, u64),
-    /// The number of the process among those that share its tables, from 1, below [`Environment::MOST_PROCESSES`].
+    /// The number of the process among those that share its tables, from 1, below [`Environment::MAX_PROCESSES`].
     pub process: u32,
 }
 
@@ -58,7 +58,7 @@ impl Environment {
     /// The bits of a holder's number: the process's number is above them, in 31 bits.
     pub const HOLDER_BITS: u32 = 15;
     /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
-    pub const MOST_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
+    pub const MAX_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
 
     /// Returns the bytes, as `blob/types.h` has them.
     fn to_bytes(self) -> [u8; 96] {

@@ -41,7 +41,6 @@ pub(crate) struct Maps {
     pub(crate) entries: i32,
 }
 
-/// A random program.
 pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
     generate(random, maps, None)
 }
