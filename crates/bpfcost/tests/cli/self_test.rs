@@ -89,7 +89,7 @@ fn what_self_test_measures_is_kept_for_compare() {
     }
     let tool = Tool::new();
     let said = tool.says("self-test --runs 2 --seed 7");
-    // 1 where the machine is too busy for its verdict.
+    // 1 where a busy machine breaks the ladder or a batch of so few.
     assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
     for word in [
         "ladder:  1000 added",

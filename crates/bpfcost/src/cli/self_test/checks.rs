@@ -49,24 +49,51 @@ const MULTIPLICATION_CYCLES: f64 = 3.0;
 const MAX_FLOOR_CYCLES: f64 = 100.0;
 /// How far the clock's rate may move against the CPU's counter: twice what NTP may slew it by.
 const CLOCK_TOLERANCE: f64 = 0.001;
-/// The spread between sessions minutes apart from which no comparison across sessions can resolve what people ask.
+/// The spread between sessions minutes apart from which no comparison across sessions can resolve what people ask. That is
+/// the machine's: a busy neighbour has it.
 const MAX_SPREAD: f64 = 0.075;
 
 /// One check, and what it found.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Check {
-    /// What is checked, in a word or two.
+    /// Name, in a word or two.
     pub(super) name: &'static str,
-    /// Whether it holds.
-    pub(super) passed: bool,
+    pub(super) outcome: Outcome,
     /// What was seen, and what was allowed.
     pub(super) found: String,
 }
 
+/// Result of a check, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    Passed,
+    /// bpfcost is right, but this machine moves so much that some questions have no answer on it.
+    Noisy,
+    /// bpfcost, or a clock that it relies on, is wrong.
+    Failed,
+}
+
+impl Outcome {
+    fn passed_if(holds: bool) -> Self {
+        match holds {
+            true => Outcome::Passed,
+            false => Outcome::Failed,
+        }
+    }
+}
+
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Check { name, found, .. } = self;
-        let verdict = if self.passed { "ok" } else { "FAILED" };
+        let Check {
+            name,
+            outcome,
+            found,
+        } = self;
+        let verdict = match outcome {
+            Outcome::Passed => "ok",
+            Outcome::Noisy => "noisy",
+            Outcome::Failed => "FAILED",
+        };
         write!(f, "{name:<11} {verdict:<6}  {found}")
     }
 }
@@ -93,7 +120,7 @@ fn operations(ladder: &[LadderReading]) -> Check {
     let wrong: usize = ladder.iter().map(|reading| reading.wrong).sum();
     Check {
         name: "operations",
-        passed: wrong == 0 && !ladder.is_empty(),
+        outcome: Outcome::passed_if(wrong == 0 && !ladder.is_empty()),
         found: match wrong {
             0 => "the result of every batch is that of as many operations as were timed".to_owned(),
             _ => format!("{wrong} batches did not do the operations that were timed"),
@@ -113,7 +140,9 @@ fn ladder(ladder: &[LadderReading]) -> Check {
     let (middle, upper) = slopes.unwrap_or((f64::NAN, f64::NAN));
     Check {
         name: "ladder",
-        passed: upper > 0.0 && (middle / upper - 1.0).abs() <= LADDER_TOLERANCE,
+        outcome: Outcome::passed_if(
+            upper > 0.0 && (middle / upper - 1.0).abs() <= LADDER_TOLERANCE,
+        ),
         found: format!(
             "{upper:.3} ns per instruction from 100 to 1000, {middle:.3} from 10 to 100; they may differ by {}",
             number::round_percent(LADDER_TOLERANCE)
@@ -134,7 +163,7 @@ fn floor(ladder: &[LadderReading]) -> Check {
     let most = MAX_FLOOR_CYCLES * cycle;
     Check {
         name: "floor",
-        passed: (cycle..=most).contains(&floor),
+        outcome: Outcome::passed_if((cycle..=most).contains(&floor)),
         found: format!(
             "{floor:.2} ns for the loop and the call of an empty body; {cycle:.2} (a cycle) to {most:.1} are possible"
         ),
@@ -146,7 +175,7 @@ fn clock(observed: &Observed) -> Check {
     let drift = clock::drift(&observed.clock);
     Check {
         name: "clock",
-        passed: drift.is_some_and(|drift| drift.abs() <= CLOCK_TOLERANCE),
+        outcome: Outcome::passed_if(drift.is_some_and(|drift| drift.abs() <= CLOCK_TOLERANCE)),
         found: match drift {
             Some(drift) => format!(
                 "its rate against the CPU's counter moved by {:+.0} ppm; {:.0} are allowed",
@@ -177,7 +206,7 @@ fn alarms(sessions: &[Record]) -> Check {
     };
     Check {
         name: "A/A",
-        passed: alarmed <= allowed,
+        outcome: Outcome::passed_if(alarmed <= allowed),
         found: format!(
             "a case differs from itself in {alarmed} of {} runs{list}; chance allows {allowed}",
             sessions.len()
@@ -210,7 +239,9 @@ fn batches(batches: &[BatchReading]) -> Check {
     let missing = missing.filter(|share| share.is_finite());
     Check {
         name: "batches",
-        passed: too_long == 0 && missing.is_some_and(|share| share <= BATCH_TOLERANCE),
+        outcome: Outcome::passed_if(
+            too_long == 0 && missing.is_some_and(|share| share <= BATCH_TOLERANCE),
+        ),
         found: match missing {
             Some(share) => format!(
                 "{too_long} of {} took longer by the clock of their program than outside; of the time of twice the operations \
@@ -234,8 +265,9 @@ fn slices(slices: &[SliceReading]) -> Check {
     let right = |reads: f64| reads.abs() <= SLICE_TOLERANCE;
     Check {
         name: "slices",
-        passed: slices.is_empty()
-            || excess.is_some_and(|(slice, batch)| right(slice) && right(batch)),
+        outcome: Outcome::passed_if(
+            slices.is_empty() || excess.is_some_and(|(slice, batch)| right(slice) && right(batch)),
+        ),
         found: match excess {
             Some((slice, batch)) => format!(
                 "short slices cost {slice:+.2} clock reads more than long ones, and the batches of them {batch:+.2}; \
@@ -260,7 +292,7 @@ fn intervals(sessions: &[Record]) -> Check {
     let most = SQUARED_DEPTH + DEPTH_ERRORS * SQUARED_DEPTH_SD / n.sqrt();
     Check {
         name: "intervals",
-        passed: missed <= allowed && mean <= most,
+        outcome: Outcome::passed_if(missed <= allowed && mean <= most),
         found: format!(
             "{missed} of {} 95 % intervals of a case against itself exclude 0; chance allows {allowed}; differences are \
              {:.2} times as large as the intervals say, and by chance up to {:.2} times",
@@ -306,7 +338,7 @@ fn epochs(sessions: &[Record]) -> Check {
     Check {
         name: "epochs",
         // Few runs show nothing.
-        passed: found.as_ref().is_none_or(|(_, p)| *p > TOO_IMPROBABLE),
+        outcome: Outcome::passed_if(found.as_ref().is_none_or(|(_, p)| *p > TOO_IMPROBABLE)),
         found: match found {
             Some((ratios, p)) => format!(
                 "von Neumann's ratio of ranks is {:.2} over the epochs of a case against itself (2 if they are independent, less \
@@ -340,7 +372,7 @@ fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
     let allowed = allowed(pairs, ALARM_RATE);
     Ok(Check {
         name: "compare",
-        passed: reported <= allowed,
+        outcome: Outcome::passed_if(reported <= allowed),
         found: format!(
             "a case is said to differ between {reported} of {pairs} pairs of consecutive runs, although nothing \
              changed; chance allows {allowed}"
@@ -356,10 +388,14 @@ fn spread(sessions: &[Record]) -> Check {
     Check {
         name: "sessions",
         // Of too few runs it is an assumption, and no finding.
-        passed: !known || spread.share <= MAX_SPREAD,
+        outcome: match known && spread.share > MAX_SPREAD {
+            true => Outcome::Noisy,
+            false => Outcome::Passed,
+        },
         found: match known {
             true => format!(
-                "levels of a case differ by {} from run to run (relative standard deviation); up to {} is normal",
+                "levels of a case differ by {} from run to run (relative standard deviation); above {}, comparisons across \
+                 sessions resolve little",
                 number::percent(spread.share),
                 number::round_percent(MAX_SPREAD)
             ),
