@@ -1,21 +1,14 @@
 //! The finished record as a file: written whole or not at all, and read with clear errors.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, BufWriter, Write},
-    os::{
-        fd::AsRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{OpenOptionsExt, PermissionsExt},
-        },
-    },
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use serde::Deserialize;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 use thiserror::Error;
 
 use crate::{Record, SCHEMA};
@@ -121,17 +114,7 @@ pub fn replace(
 ) -> Result<(), FileError> {
     let out = follow_links(out)?;
     let failed = |source| FileError::Write(out.clone(), source);
-    let named = match open_unnamed(folder_of(&out)?) {
-        Ok(file) => {
-            write_whole(&file, fill).map_err(failed)?;
-            name(&file, &out).map_err(failed)?
-        }
-        Err(_) => {
-            let named = named(folder_of(&out)?).map_err(failed)?;
-            write_whole(named.as_file(), fill).map_err(failed)?;
-            named.into_temp_path()
-        }
-    };
+    let named = whole_file(&out, folder_of(&out)?, fill).map_err(failed)?;
     named.persist(&out).map_err(|error| failed(error.error))?;
     // The new name must outlive a power cut too. Where a folder can't be flushed, it is as safe as
     // the file system makes it.
@@ -150,28 +133,56 @@ fn write_whole(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>)
 /// The mode of any new file, less the umask: others may read a record.
 const MODE: u32 = 0o666;
 
-/// A file in `folder` that has no name, and ends with this process where it gets none.
-fn open_unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .mode(MODE)
-        .custom_flags(OFlags::TMPFILE.bits() as i32)
-        .open(folder)
-}
-
-/// Gives such a file a name beside `out`, which disappears when it is dropped.
-fn name(file: &File, out: &Path) -> io::Result<TempPath> {
-    let fd_path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |path: &Path| Ok(linkat(CWD, &fd_path, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
-    let named = part().make_in(folder(out), link)?;
+/// Writes a file beside `out`. It has no name before it is whole, where that can be, and ends with this process if it gets none;
+/// its name disappears when it is dropped.
+fn whole_file(
+    out: &Path,
+    folder: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<TempPath> {
+    #[cfg(target_os = "linux")]
+    if let Ok(file) = unnamed::open(folder) {
+        write_whole(&file, fill)?;
+        return unnamed::name(&file, out);
+    }
+    let _ = out;
+    let named = part()
+        .permissions(fs::Permissions::from_mode(MODE))
+        .tempfile_in(folder)?;
+    write_whole(named.as_file(), fill)?;
     Ok(named.into_temp_path())
 }
 
-/// A file in `folder` that disappears when it is dropped.
-fn named(folder: &Path) -> io::Result<NamedTempFile> {
-    part()
-        .permissions(fs::Permissions::from_mode(MODE))
-        .tempfile_in(folder)
+/// Files without a name, which Linux has.
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use std::{
+        fs::{File, OpenOptions},
+        io,
+        os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+        path::Path,
+    };
+
+    use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+    use tempfile::TempPath;
+
+    use super::{MODE, folder, part};
+
+    pub(super) fn open(folder: &Path) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .mode(MODE)
+            .custom_flags(OFlags::TMPFILE.bits() as i32)
+            .open(folder)
+    }
+
+    /// Gives such a file a name beside `out`.
+    pub(super) fn name(file: &File, out: &Path) -> io::Result<TempPath> {
+        let fd_path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let link = |path: &Path| Ok(linkat(CWD, &fd_path, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
+        let named = part().make_in(folder(out), link)?;
+        Ok(named.into_temp_path())
+    }
 }
 
 /// A builder of names for unfinished files.
