@@ -290,6 +290,19 @@ mod tests {
     }
 
     #[test]
+    fn the_help_has_each_code_once() {
+        let (_, codes) = crate::cli::AFTER_HELP
+            .split_once("Exit codes:")
+            .expect("exit codes");
+        let numbers = codes.split_ascii_whitespace();
+        let mut named: Vec<u8> = numbers.filter_map(|word| word.parse().ok()).collect();
+        let mut all = BY_PRECEDENCE.map(|exit| exit as u8);
+        named.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(named, all);
+    }
+
+    #[test]
     fn the_sentence_promises_the_exit_code() {
         let totals = TotalsRecord {
             relative: 0.3,

@@ -62,8 +62,9 @@ Start with:
   bpfcost report RECORD -o report.html   the result as a page
 
 Exit codes:
-  0 done   1 a gate or the self-test failed, or --abort-above ended the run   2 wrong usage or input
-  3 a case was invalid   4 the machine lacks something that is needed   130 interrupted";
+  0 done   1 a gate or the self-test failed   2 wrong usage or input   3 a case was invalid
+  4 the machine lacks something that is needed   5 something that you named failed
+  6 --abort-above ended the run   130 interrupted";
 
 #[derive(Debug, Subcommand)]
 enum Command {
