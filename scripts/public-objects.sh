@@ -49,7 +49,7 @@ compile() {
     shift 2
     grep -rlE --include='*.c' "$loopable" "$folder" 2>/dev/null | sort | while read -r source; do
         local object
-        object=$objects/$origin-$(basename "$source" .c).o
+        object=$objects/$origin-$(basename "$(dirname "$source")")-$(basename "$source" .c).o
         [ -e "$object" ] || timeout 30 clang-19 -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__x86_64__ -w \
             -I"$work" -I"$work/libbpf-dev/usr/include" -I/usr/include/x86_64-linux-gnu "$@" -c "$source" -o "$object" 2>/dev/null || true
     done
