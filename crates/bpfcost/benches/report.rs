@@ -8,7 +8,6 @@ mod common;
 
 use std::{hint::black_box, time::Instant};
 
-use bpfcost::builtin::view;
 use bpfcost_record::Record;
 use bpfcost_report::{json, rate::EventLoad, style::Style};
 use common::{sample_record, sample_workload, views};
@@ -51,7 +50,7 @@ fn views(record: Record) {
     });
     time("markdown", against, || views::markdown(&records[0]).len());
     time("csv", against, || {
-        view::csv(&records, EventLoad::default())
+        bpfcost_pages::csv(&records, EventLoad::default())
             .expect("csv")
             .len()
     });

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, path::Path, str::FromStr};
 
 use bpfcost_bpf::{fuzz as kernel, program::MapEntry};
 
-use crate::{
-    builtin::{view, workload::Workload},
-    stack::SymbolHistory,
-};
+use crate::{builtin::workload::Workload, stack::SymbolHistory};
 use bpfcost_probe::Spec;
 use bpfcost_workload::{
     self, Client, Definition, Output, Reading,
@@ -65,16 +62,16 @@ fn show(records: &[Record]) {
     let load = EventLoad::default();
     for record in records {
         for detail in [Detail::Brief, Detail::Full] {
-            let _ = terminal::render(&view::record_view(record, detail, load), style);
+            let _ = terminal::render(&bpfcost_pages::record_view(record, detail, load), style);
         }
-        let _ = view::picture(record);
+        let _ = bpfcost_pages::picture(record);
     }
-    let _ = view::markdown(records, load);
-    let _ = view::document(records, load);
-    let _ = view::csv(records, load);
+    let _ = bpfcost_pages::markdown(records, load);
+    let _ = bpfcost_pages::document(records, load);
+    let _ = bpfcost_pages::csv(records, load);
     let _ = csv::comparisons(records);
     let _ = json::render(records);
-    let _ = view::page(records, load);
+    let _ = bpfcost_pages::page(records, load);
     let none = |_: &Record, _| Vec::new();
     if let Ok(changes) = bpfcost_record::compare(records, records, GateOptions::default(), none) {
         let view = bpfcost_report::compare::view(&changes);

@@ -9,7 +9,8 @@ use anyhow::Result;
 use bpfcost::builtin::program::Programs;
 use bpfcost_bpf::program::{MachineCode, ObjectFile};
 use bpfcost_model::{Case, Experiment, Fault, Observed, Role, Setup};
-use bpfcost_program::{HotCall, HotSpots, InstructionTracer, OwnPrograms, RunTrace, inputs};
+use bpfcost_model::{HotCall, HotSpots};
+use bpfcost_program::{InstructionTracer, OwnPrograms, RunTrace, inputs};
 
 /// Calls a helper in one line.
 const SOURCE: &str = r#"

@@ -8,6 +8,7 @@ mod experiment;
 mod fault;
 mod layout;
 mod need;
+mod run_facts;
 mod slices;
 mod trial;
 mod unit;
@@ -20,6 +21,7 @@ pub use layout::{
     CellNote, Grid, Headline, LOAD, Layout, OFF, ProbedWorkload, SECOND, Scaling, VARIANT,
 };
 pub use need::Need;
+pub use run_facts::{Behaviour, Drift, HotCall, HotLine, HotSpots, MIX};
 pub use slices::Slices;
 pub use trial::{LoadedEpoch, Observed, Sentinel, SentinelTrial, Trial};
 pub use unit::Unit;

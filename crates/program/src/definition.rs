@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bpfcost_bpf::program::{LoopForm, ObjectFile, ProgramKind, Settings};
+use bpfcost_model::MIX;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -89,9 +90,6 @@ pub struct LoaderCommand {
     /// Seconds that it may take; `None` where the clock can't say, as it leaps while its machine is idle.
     pub limit_s: Option<u64>,
 }
-
-/// The word for all inputs in turn, where names of cases have that of one.
-pub const MIX: &str = "mix";
 
 /// What a program is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,9 @@ use bpfcost_bpf::program::{MapEntry, ObjectFile};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Behaviour, InputError, map_setting, packet};
+use bpfcost_model::Behaviour;
+
+use super::{InputError, map_setting, packet};
 
 /// The version of files that this program writes and reads.
 const SCHEMA: u32 = 1;

@@ -12,10 +12,10 @@ mod pcap;
 mod slot;
 mod trace;
 
-pub use behaviour::Behaviour;
-pub use definition::{Form, Input, LoaderCommand, MIX, OwnPrograms};
+pub use behaviour::behaviour;
+pub use definition::{Form, Input, LoaderCommand, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
-pub use hot_spots::{HotCall, HotLine, HotSpots};
+pub use hot_spots::hot_spots;
 pub use map_file::Syntax as MapSyntax;
 pub use map_setting::maps;
 pub use packet::{InputError, inputs};

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::{Map, MapCore, MapFlags, MapType, Object};
-use serde::{Deserialize, Serialize};
 
 use crate::globals::GlobalsLayout;
 
@@ -27,8 +26,7 @@ pub struct MapChanges {
 }
 
 /// Difference of a table from run to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// Runs add entries, or remove some.
     Grows {

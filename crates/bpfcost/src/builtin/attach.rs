@@ -9,34 +9,19 @@
 //! Not covered: struct_ops, socket programs (sk_skb, sk_msg, sk_lookup, sockops, reuseport), iterators,
 //! lightweight tunnels, flow dissectors, sysctl and device programs of control groups.
 
-pub mod atlas;
 mod case;
 mod epoch;
-pub mod parts;
 mod proof;
-pub mod views;
 
-pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
+pub use proof::SITE;
 
 use super::needs::needs;
 use anyhow::Result;
 use bpfcost_model::Need;
 
-use super::Extras;
 use bpfcost_model::{Case, Description, Experiment, Grid, LoadedEpoch, Overhead, Pair, Setup};
-use bpfcost_report::section::table_sections;
+use bpfcost_pages::attach::NAME;
 use case::AttachCase;
-
-/// Sections and columns that only `attach` adds to reports: the parts of costs, and an atlas of kernels.
-pub(super) const OWN: Extras = Extras {
-    sections: |record, _| table_sections(views::tables(record)),
-    columns: views::columns,
-    document: |records| {
-        let of_attach = records.first()?.experiment == AttachTypes.description().name;
-        of_attach.then(|| atlas::render(records))?
-    },
-    ..Extras::NOTHING
-};
 
 /// The experiment.
 #[derive(Debug, Default)]
@@ -54,7 +39,7 @@ impl Experiment for AttachTypes {
                 batches: 1.1,
             },
             ..Description::new(
-                "attach",
+                NAME,
                 "cost per event of every way to attach a program: mechanism, body, bpf_stats",
                 &[
                     ("attach", "how the program is attached"),

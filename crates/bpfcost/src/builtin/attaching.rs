@@ -10,7 +10,6 @@
 mod epoch;
 mod proof;
 mod stop;
-mod views;
 
 use super::needs::needs;
 use bpfcost_model::Need;
@@ -20,8 +19,8 @@ use anyhow::{Context, Result, bail};
 use bpfcost_bpf::attach::Mechanism;
 
 use self::epoch::AttachingEpoch;
-pub(super) use self::views::OWN;
 use super::factor::{list, within};
+use bpfcost_pages::attaching::{DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS};
 
 use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Metric, Overhead, Pair, Setup, Sizing,
@@ -52,14 +51,6 @@ const RIVALS: [(Mechanism, Mechanism); 4] = [
     (Mechanism::UprobeMulti, Mechanism::Uprobe),
     (Mechanism::Fentry, Mechanism::Kprobe),
 ];
-
-/// Nanoseconds of loading and detaching, per site.
-const LOAD_NS: &str = "load_ns";
-const DETACH_NS: &str = "detach_ns";
-/// Bytes of the kernel's memory, per site.
-const KERNEL_BYTES: &str = "kernel_bytes";
-/// Microseconds by which another CPU is interrupted for longer than in an idle time.
-const EXTRA_INTERRUPTION_US: &str = "extra_interruption_us";
 
 /// The experiment.
 #[derive(Clone, Debug, Default)]

@@ -21,64 +21,26 @@ pub mod stack_places;
 mod thread_group;
 pub mod timed;
 pub mod uprobe_threads;
-pub mod view;
 pub mod workload;
 pub mod xdp_lb;
 
 use bpfcost_model::Experiment;
-use bpfcost_record::Record;
-use bpfcost_report::{
-    csv::CsvColumns,
-    section::{Detail, Section},
-};
-
-/// Sections and columns that an experiment adds to reports, beside those of its layout.
-pub(crate) struct Extras {
-    /// Sections of a record; none where it is of another experiment.
-    sections: fn(&Record, Detail) -> Vec<Section>,
-    /// Sections of records of one experiment on several targets; none where they are of another one.
-    across: fn(&[&Record]) -> Vec<Section>,
-    /// Columns of CSV for a record's cases; `None` where it is of another experiment.
-    columns: for<'a> fn(&'a Record) -> Option<CsvColumns<'a>>,
-    /// The one Markdown document of records on several targets; `None` where they are of another experiment.
-    document: fn(&[&Record]) -> Option<String>,
-}
-
-impl Extras {
-    const NOTHING: Extras = Extras {
-        sections: |_, _| Vec::new(),
-        across: |_| Vec::new(),
-        columns: |_| None,
-        document: |_| None,
-    };
-}
 
 type Experiments = Vec<Box<dyn Experiment>>;
 
-/// An experiment, or several that one file describes, with their own parts of reports.
-type Entry = (fn() -> Experiments, Extras);
-
-/// Every experiment in the order of `bpfcost list`.
-const REGISTRY: &[Entry] = &[
-    (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
-    (|| one(attach::AttachTypes), attach::OWN),
-    (
-        || one(uprobe_threads::UprobeThreads::default()),
-        Extras::NOTHING,
-    ),
-    (|| one(attaching::Attaching::default()), attaching::OWN),
-    (|| one(map::Maps::default()), Extras::NOTHING),
-    (|| one(stack::Stacks), Extras::NOTHING),
-    (|| one(stack_places::StackPlaces), Extras::NOTHING),
-    (|| one(pool::Pools::default()), Extras::NOTHING),
-    (|| one(kretprobe::Kretprobes::default()), Extras::NOTHING),
-    (
-        || workload::built_in().flat_map(one).collect(),
-        workload::views::OWN,
-    ),
-    (|| one(ladder::KnownAnswers), Extras::NOTHING),
-    // This experiment comes from a command line alone.
-    (Vec::new, program::views::OWN),
+/// Every experiment in the order of `bpfcost list`: a line is a file's, which describes one or several.
+const REGISTRY: &[fn() -> Experiments] = &[
+    || one(xdp_lb::XdpLb::default()),
+    || one(attach::AttachTypes),
+    || one(uprobe_threads::UprobeThreads::default()),
+    || one(attaching::Attaching::default()),
+    || one(map::Maps::default()),
+    || one(stack::Stacks),
+    || one(stack_places::StackPlaces),
+    || one(pool::Pools::default()),
+    || one(kretprobe::Kretprobes::default()),
+    || workload::built_in().flat_map(one).collect(),
+    || one(ladder::KnownAnswers),
 ];
 
 fn one(experiment: impl Experiment + 'static) -> Experiments {
@@ -87,7 +49,10 @@ fn one(experiment: impl Experiment + 'static) -> Experiments {
 
 /// Every experiment that this program knows.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    REGISTRY.iter().flat_map(|entry| (entry.0)()).collect()
+    REGISTRY
+        .iter()
+        .flat_map(|experiments| experiments())
+        .collect()
 }
 
 /// The name of an experiment whose cases span a grid, as the example in questions that are about such.

@@ -11,10 +11,6 @@ mod loaded;
 mod loader;
 mod maps;
 mod proof;
-pub(super) mod views;
-mod views_change;
-mod views_hot;
-mod views_maps;
 mod work;
 
 use super::needs::needs;
@@ -34,10 +30,11 @@ use bpfcost_bpf::{
 
 use self::{
     epoch::ProgramEpoch,
-    work::{OLD, Part, Work},
+    work::{Part, Work},
 };
 use crate::builtin::timed::{self, TimedEpoch};
 use bpfcost_model::{Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Setup, Subject};
+use bpfcost_pages::program::OLD;
 use bpfcost_program::{InstructionTracer, OwnPrograms};
 
 /// The experiment.
@@ -267,8 +264,9 @@ mod tests {
     use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
+    use bpfcost_model::MIX;
     use bpfcost_model::Role;
-    use bpfcost_program::{Input, MIX};
+    use bpfcost_program::Input;
 
     fn programs(objects: usize) -> Programs {
         let input = |name: &str| Input {

@@ -3,13 +3,10 @@
 //!
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
-mod calls;
-mod datagram_fate;
 mod fixture;
 mod guard;
 mod rehearsal;
 mod server_instance;
-pub(super) mod views;
 mod watch;
 mod window;
 

@@ -23,7 +23,6 @@ use super::{
     store,
     summary::SummaryArgs,
 };
-use crate::builtin::view;
 
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
@@ -193,7 +192,11 @@ pub(super) fn finish(
         Ok(())
     } else {
         show(options, load, &records)
-            .and_then(|()| options.summary.append(|| view::markdown(&records, load)))
+            .and_then(|()| {
+                options
+                    .summary
+                    .append(|| bpfcost_pages::markdown(&records, load))
+            })
             .and_then(|()| after(&records))
     };
     let compared = match baseline.filter(|_| shown.is_ok() && !records.is_empty()) {
@@ -246,17 +249,20 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
             }
             bpfcost_report::json::render(records)?
         }
-        RecordFormat::Csv => view::csv(records, load)?,
+        RecordFormat::Csv => bpfcost_pages::csv(records, load)?,
         RecordFormat::GoBench => bpfcost_report::benchmark::go(records),
         RecordFormat::Bencher => bpfcost_report::benchmark::bencher(records)?,
         RecordFormat::GithubBenchmark => bpfcost_report::benchmark::github(records)?,
-        RecordFormat::Markdown => view::markdown(records, load),
+        RecordFormat::Markdown => bpfcost_pages::markdown(records, load),
         RecordFormat::Table => {
             let style = Style::for_stdout();
             let tables =
                 |records: &[&Record]| each(records, |record| table(options, record, load, style));
             let across = |matrix: &Matrix<'_>, records: &[&Record], detail| {
-                bpfcost_report::terminal::render(&view::across(matrix, records, detail), style)
+                bpfcost_report::terminal::render(
+                    &bpfcost_pages::across(matrix, records, detail),
+                    style,
+                )
             };
             matrix::parts(records)
                 .iter()
@@ -288,5 +294,5 @@ fn table(options: &Options, record: &Record, load: EventLoad, style: Style) -> S
     } else {
         Detail::Brief
     };
-    bpfcost_report::terminal::render(&view::record_view(record, detail, load), style)
+    bpfcost_report::terminal::render(&bpfcost_pages::record_view(record, detail, load), style)
 }

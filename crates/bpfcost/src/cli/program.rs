@@ -23,8 +23,8 @@ use super::{
 };
 use crate::builtin::program::Programs;
 use bpfcost_measure::Plan;
-use bpfcost_model::{Experiment, Role};
-use bpfcost_program::{Expected, Input, LoaderCommand, MIX, OwnPrograms, inputs, maps, slots};
+use bpfcost_model::{Experiment, MIX, Role};
+use bpfcost_program::{Expected, Input, LoaderCommand, OwnPrograms, inputs, maps, slots};
 use bpfcost_record::Record;
 use bpfcost_report::rate::EventLoad;
 use bpfcost_target::Host;

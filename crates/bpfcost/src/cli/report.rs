@@ -12,7 +12,7 @@ use super::{
     output::note,
     parse,
 };
-use crate::builtin::{example_of_a_grid, view};
+use crate::builtin::example_of_a_grid;
 use bpfcost_record::Record;
 use bpfcost_report::rate::EventLoad;
 
@@ -55,9 +55,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     };
     answerable(&records, load)?;
     let page = match args.out.extension().and_then(|ending| ending.to_str()) {
-        Some("md") => view::document(&records, load),
+        Some("md") => bpfcost_pages::document(&records, load),
         Some("svg") => picture(&records)?,
-        _ => view::page(&records, load)?,
+        _ => bpfcost_pages::page(&records, load)?,
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());
@@ -72,7 +72,7 @@ fn picture(records: &[Record]) -> Result<String> {
             records.len()
         )));
     };
-    view::picture(record).ok_or_else(|| {
+    bpfcost_pages::picture(record).ok_or_else(|| {
         usage(
             "a picture shows 1 to 40 cases with a cost, and this record has none or more\n  Write \
              a page: -o report.html",

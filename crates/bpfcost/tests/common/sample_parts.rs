@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost::builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Grid, Pair, Role, Sizing, Trial, Unit};
+use bpfcost_pages::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use bpfcost_record::*;
 
 use super::synthetic;

@@ -1,6 +1,5 @@
 //! Records as each renderer shows them, with what their experiments show of their own.
 
-use bpfcost::builtin::view;
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Changes, Record};
 use bpfcost_report::{
@@ -14,14 +13,14 @@ use bpfcost_report::{
 
 pub fn table(record: &Record, style: Style) -> String {
     terminal::render(
-        &view::record_view(record, Detail::Brief, EventLoad::default()),
+        &bpfcost_pages::record_view(record, Detail::Brief, EventLoad::default()),
         style,
     )
 }
 
 pub fn verbose(record: &Record, style: Style) -> String {
     terminal::render(
-        &view::record_view(record, Detail::Full, EventLoad::default()),
+        &bpfcost_pages::record_view(record, Detail::Full, EventLoad::default()),
         style,
     )
 }
@@ -36,7 +35,7 @@ pub fn alone(record: &Record, name: &str, style: Style) -> String {
 }
 
 pub fn markdown(record: &Record) -> String {
-    document::render(&view::record_view(
+    document::render(&bpfcost_pages::record_view(
         record,
         Detail::Document,
         EventLoad::default(),
@@ -44,15 +43,15 @@ pub fn markdown(record: &Record) -> String {
 }
 
 pub fn html(records: &[Record]) -> anyhow::Result<String> {
-    view::page(records, EventLoad::default())
+    bpfcost_pages::page(records, EventLoad::default())
 }
 
 pub fn csv(records: &[Record]) -> String {
-    view::csv(records, EventLoad::default()).expect("it renders")
+    bpfcost_pages::csv(records, EventLoad::default()).expect("it renders")
 }
 
 pub fn atlas(records: &[Record]) -> String {
-    view::document(records, EventLoad::default())
+    bpfcost_pages::document(records, EventLoad::default())
 }
 
 pub fn across(matrix: &Matrix<'_>, style: Style, verbose: bool) -> String {

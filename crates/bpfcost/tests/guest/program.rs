@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use bpfcost_program::HotSpots;
+use bpfcost_model::HotSpots;
 
 use crate::{
     kept::valid_record,

@@ -1,7 +1,7 @@
 //! Records whose cases span a grid: word for word, and what must hold of any.
 
 use crate::common::{sample_grid, views};
-use bpfcost::builtin::attach;
+use bpfcost_pages::attach;
 use bpfcost_record::{CaseRecord, Record, VerdictRecord};
 use bpfcost_report::{
     matrix::{self, Matrix},

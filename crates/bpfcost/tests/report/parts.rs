@@ -7,11 +7,8 @@ use crate::common::{
     sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES},
     views,
 };
-use bpfcost::builtin::{
-    attach::{parts::Parts, views as attach_views},
-    view,
-};
 use bpfcost_model::Layout;
+use bpfcost_pages::attach::{self, parts::Parts};
 use bpfcost_record::{CostEstimate, Record};
 use bpfcost_report::{
     rate::{self, EventLoad},
@@ -22,7 +19,7 @@ use bpfcost_report::{
 use bpfcost_stats::Additive;
 
 fn tables(record: &Record) -> String {
-    table::plain(&attach_views::tables(record), |table, out| {
+    table::plain(&attach::tables(record), |table, out| {
         table.terminal(out, Style::default());
     })
 }
@@ -138,7 +135,7 @@ fn what_is_missing_stays_empty() {
         ..record
     };
     assert_eq!(Parts::from_record(&flat), None);
-    assert_eq!(attach_views::tables(&flat), Vec::<Table>::new());
+    assert_eq!(attach::tables(&flat), Vec::<Table>::new());
     assert!(rate::tables(&flat, LOAD).is_empty());
 }
 
@@ -154,7 +151,7 @@ fn tables_of_counts() {
 
 #[test]
 fn tables_in_markdown() {
-    let tables = attach_views::tables(&sample_parts::timed(14));
+    let tables = attach::tables(&sample_parts::timed(14));
     insta::assert_snapshot!(table::plain(&tables, Table::markdown));
 }
 
@@ -201,7 +198,7 @@ fn rates_and_shares_of_a_core() {
     let record = sample_parts::timed(14);
     insta::assert_snapshot!(rate::terminal(&record, LOAD, Style::default()));
     assert!(rate::markdown(&record, LOAD).contains("200k/s"));
-    let page = view::page(std::slice::from_ref(&record), LOAD).unwrap();
+    let page = bpfcost_pages::page(std::slice::from_ref(&record), LOAD).unwrap();
     assert!(page.contains("CPU of one core at 200k"));
     assert_eq!(
         rate::terminal(&record, EventLoad::default(), Style::default()),
@@ -246,7 +243,7 @@ fn instructions_answer_no_question_of_rates() {
     let record = sample_parts::counted();
     let case = record.case("tp_btf/map").unwrap();
     assert_eq!(rate::share(case, &record, 200e3), None);
-    let page = view::page(std::slice::from_ref(&record), LOAD).unwrap();
+    let page = bpfcost_pages::page(std::slice::from_ref(&record), LOAD).unwrap();
     for view in [
         rate::terminal(&record, LOAD, Style::default()),
         rate::markdown(&record, LOAD),
@@ -263,7 +260,7 @@ fn columns_for_scripts() {
     let record = sample_parts::timed(14);
     let plain = views::csv(std::slice::from_ref(&record));
     assert!(!plain.contains("core_share"));
-    let text = view::csv(std::slice::from_ref(&record), LOAD).unwrap();
+    let text = bpfcost_pages::csv(std::slice::from_ref(&record), LOAD).unwrap();
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let head = reader.headers().unwrap().clone();
     let rows: BTreeMap<String, BTreeMap<String, String>> = reader

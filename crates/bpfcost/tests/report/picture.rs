@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use bpfcost::builtin::view;
+
 use bpfcost_record::Record;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn record(text: &str) -> Result<Record> {
 #[test]
 fn the_picture_in_readme_is_current() -> Result<()> {
     let record = record(include_str!("../../../../docs/overhead.json"))?;
-    let picture = view::picture(&record).context("a picture")?;
+    let picture = bpfcost_pages::picture(&record).context("a picture")?;
     let kept = include_str!("../../../../docs/overhead.svg");
     assert!(
         picture == kept,
@@ -54,7 +54,7 @@ fn words_have_room() -> Result<()> {
     ];
     for (number, record) in records.iter().enumerate() {
         let file = folder.path().join(format!("{number}.svg"));
-        fs::write(&file, view::picture(record).context("a picture")?)?;
+        fs::write(&file, bpfcost_pages::picture(record).context("a picture")?)?;
         browser.open(&file, 900, "light")?;
         assert_eq!(browser.eval(MISPLACED)?, json!([]), "{}", record.experiment);
         let rows = browser.eval("document.querySelectorAll('.name').length")?;
@@ -67,5 +67,5 @@ fn words_have_room() -> Result<()> {
 fn too_many_cases_make_no_picture() {
     let record = sample_grid::old();
     assert!(record.cases.len() > 40);
-    assert_eq!(view::picture(&record), None);
+    assert_eq!(bpfcost_pages::picture(&record), None);
 }

@@ -9,14 +9,7 @@ use bpfcost_bpf::{
 
 use super::case::AttachCase;
 use bpfcost_model::{Batch, Problem, differs};
-
-/// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
-pub const KERNEL_NS: &str = "kernel_ns";
-/// Calls that the mechanism reports as skipped, an event, where it is attached to all functions.
-pub const MISSED: &str = "missed";
-/// Runs for functions other than the target, an event, likewise. Both have in them what the system calls
-/// around a batch add.
-pub const OTHER_FUNCTIONS: &str = "other_functions";
+use bpfcost_pages::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 
 /// Prefix of the names of values that report which instruction stood at a uprobe's site: `site_int3`, `site_call`,
 /// `site_lea+call` or `site_jmp`, each with the value 1.

@@ -24,8 +24,9 @@ use crate::builtin::{
     batch,
     timed::{TimedCases, proved},
 };
-use bpfcost_model::{Case, Fault, Observed, Setup, Trial, prove};
-use bpfcost_program::{Behaviour, Input, InstructionTracer};
+use bpfcost_model::{Behaviour, Case, Fault, Observed, Setup, Trial, prove};
+use bpfcost_pages::program::HOT_SPOTS;
+use bpfcost_program::{Input, InstructionTracer, behaviour};
 
 /// Runs of the batches that preparation compares: after an even number, a byte that is flipped and not restored
 /// is as it was, and after an odd number it is as one run leaves it.
@@ -236,7 +237,7 @@ impl ProgramEpoch {
         };
         let behaviour = Behaviour {
             returned: (entry.cycle == 1).then(returned),
-            ..Behaviour::new(code, output, changes, entry.looped.1.window)
+            ..behaviour(code, output, changes, entry.looped.1.window)
         };
         // The other object is what it is compared with: it may do something else.
         let is_new = entry.key.0 == 0;
@@ -348,7 +349,7 @@ impl TimedCases for ProgramEpoch {
             Ok(spots) => {
                 let facts = observed.facts.as_mut().and_then(Value::as_object_mut);
                 let facts = facts.context("preparing it showed what it does")?;
-                facts.insert(hot::HOT_SPOTS.to_owned(), serde_json::to_value(spots)?);
+                facts.insert(HOT_SPOTS.to_owned(), serde_json::to_value(spots)?);
             }
             Err(why) => {
                 let text = format!("no hot spots of {}: {why}", entry.key.1);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::builtin::packet_diff;
+use bpfcost_model::Behaviour;
 use bpfcost_model::{Problem, differs};
-use bpfcost_program::Behaviour;
 
 /// Returns the first change of maps and variables that differs from the amounts of the command line. `is_read` returns
 /// whether a place is compared at all.

@@ -4,11 +4,8 @@ use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{NativeProgram, Traceable};
 
 use super::proof::Expected;
-use bpfcost_model::{Fault, differs, prove};
-use bpfcost_program::{HotSpots, InstructionTracer, RunTrace};
-
-/// The key of hot spots among what is observed of a case.
-pub(super) const HOT_SPOTS: &str = "hot_spots";
+use bpfcost_model::{Fault, HotSpots, differs, prove};
+use bpfcost_program::{InstructionTracer, RunTrace, hot_spots};
 
 /// The code of warnings about programs that have none.
 pub(super) const NONE: &str = "no-hot-spots";
@@ -47,5 +44,5 @@ pub(super) fn spots(
     let detail = "the recorded instructions are not those of all runs";
     prove(differs("traced runs", TRACED, runs.len(), detail))?;
     runs.sort_by_key(RunTrace::instructions);
-    Ok(Ok(HotSpots::new(&runs[TRACED / 2], &program)))
+    Ok(Ok(hot_spots(&runs[TRACED / 2], &program)))
 }

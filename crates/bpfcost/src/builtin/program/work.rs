@@ -4,11 +4,11 @@ use anyhow::{Context as _, Result};
 use bpfcost_bpf::program::{LoopForm, ProgramKind};
 
 use super::Programs;
+use bpfcost_model::MIX;
 use bpfcost_model::{Case, Role};
-use bpfcost_program::{Input, MIX};
+use bpfcost_pages::program::OLD;
+use bpfcost_program::Input;
 
-/// Suffix of the names of cases that run the baseline object, with which the new one is compared.
-pub(super) const OLD: &str = "old";
 /// The floor of the loop alone, before the name of a type.
 const EMPTY: &str = "floor/none";
 

@@ -6,8 +6,9 @@ use anyhow::Result;
 
 use crate::cli::{exit::usage, output::note};
 use bpfcost_measure::Plan;
+use bpfcost_model::Behaviour;
 use bpfcost_model::{Case, Role};
-use bpfcost_program::{Behaviour, Expectation, OwnPrograms, expected_file};
+use bpfcost_program::{Expectation, OwnPrograms, expected_file};
 use bpfcost_record::{CaseRecord, Record, Status};
 
 /// Refuses files that say nothing of a program and a packet that are measured.

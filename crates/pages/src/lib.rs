@@ -1,11 +1,16 @@
-//! Shows records: the views of [`bpfcost_report`], with the sections that experiments add (from the registry).
+//! Records as people read them: the views of [`bpfcost_report`], with the sections and columns that experiments add. It
+//! needs records alone: no kernel, no BPF.
+#![forbid(unsafe_code)]
+
+pub mod attach;
+pub mod attaching;
+pub mod program;
+mod workload;
 
 use anyhow::Result;
-
-use super::REGISTRY;
 use bpfcost_record::Record;
 use bpfcost_report::{
-    csv,
+    csv::{self, CsvColumns},
     figure::picture,
     html,
     matrix::{self, Matrix, ReportPart},
@@ -14,12 +19,41 @@ use bpfcost_report::{
     view,
 };
 
+/// Sections and columns that an experiment adds to reports, beside those of its layout.
+struct Extras {
+    /// Sections of a record; none where it is of another experiment.
+    sections: fn(&Record, Detail) -> Vec<Section>,
+    /// Sections of records of one experiment on several targets; none where they are of another one.
+    across: fn(&[&Record]) -> Vec<Section>,
+    /// Columns of CSV for a record's cases; `None` where it is of another experiment.
+    columns: for<'a> fn(&'a Record) -> Option<CsvColumns<'a>>,
+    /// The one Markdown document of records on several targets; `None` where they are of another experiment.
+    document: fn(&[&Record]) -> Option<String>,
+}
+
+impl Extras {
+    const NOTHING: Extras = Extras {
+        sections: |_, _| Vec::new(),
+        across: |_| Vec::new(),
+        columns: |_| None,
+        document: |_| None,
+    };
+}
+
+/// Of the experiments that add some.
+const EXTRAS: [Extras; 4] = [
+    attach::EXTRAS,
+    attaching::EXTRAS,
+    workload::EXTRAS,
+    program::EXTRAS,
+];
+
 /// The view of a record; with `load`, also what its cases cost at that rate.
 pub fn record_view(record: &Record, detail: Detail, load: EventLoad) -> View {
-    let all = REGISTRY.iter().map(|(_, extras)| extras);
-    let mut sections: Vec<Section> = all
-        .flat_map(|extras| (extras.sections)(record, detail))
-        .collect();
+    let own = EXTRAS
+        .iter()
+        .map(|extras| (extras.sections)(record, detail));
+    let mut sections: Vec<Section> = own.flatten().collect();
     sections.extend(table_sections(rate::tables(record, load)));
     view::record_view(record, detail, sections)
 }
@@ -27,8 +61,7 @@ pub fn record_view(record: &Record, detail: Detail, load: EventLoad) -> View {
 /// The view of several targets side by side.
 pub fn across(matrix: &Matrix<'_>, records: &[&Record], detail: Detail) -> View {
     let mut view = matrix::view(matrix, detail);
-    let all = REGISTRY.iter().map(|(_, extras)| extras);
-    let own = all.flat_map(|extras| (extras.across)(records));
+    let own = EXTRAS.iter().flat_map(|extras| (extras.across)(records));
     // Warnings stay at the end.
     let is_warnings = |section: &Section| matches!(section, Section::Warnings(_));
     let end = view.sections.iter().rposition(is_warnings);
@@ -62,7 +95,7 @@ pub fn picture(record: &Record) -> Option<String> {
 /// Records as CSV, a line for each case.
 pub fn csv(records: &[Record], load: EventLoad) -> Result<String> {
     let extra_columns = |record| {
-        let columns = REGISTRY.iter().map(|(_, extras)| (extras.columns)(record));
+        let columns = EXTRAS.iter().map(|extras| (extras.columns)(record));
         columns.flatten().collect()
     };
     csv::render(records, load, extra_columns)
@@ -80,9 +113,9 @@ pub fn document(records: &[Record], load: EventLoad) -> String {
     let document = |part: &ReportPart<'_>| {
         let (ReportPart::Matrix(_, records) | ReportPart::Alone(records)) = part;
         let rates = || records.iter().map(|record| rate::markdown(record, load));
-        let mut documents = REGISTRY
+        let mut documents = EXTRAS
             .iter()
-            .filter_map(|(_, extras)| (extras.document)(records));
+            .filter_map(|extras| (extras.document)(records));
         let document = documents
             .next()
             .map(|document| document + &rates().collect::<String>());

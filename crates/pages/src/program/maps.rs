@@ -1,10 +1,6 @@
 //! Table of the changes that runs of a program make in maps.
 
-use bpfcost_bpf::program::Drift;
-
-use super::views;
-use bpfcost_model::Role;
-use bpfcost_program::{Behaviour, MIX};
+use bpfcost_model::{Behaviour, Drift, MIX, Role};
 use bpfcost_record::Record;
 use bpfcost_report::{
     section::Detail,
@@ -71,7 +67,7 @@ fn rows(record: &Record) -> Vec<Row> {
         if is_mix {
             continue;
         }
-        let program = views::program(case);
+        let program = super::program(case);
         let replaced = drifts.keys().filter(|place| !per_run.contains_key(*place));
         for place in per_run.keys().chain(replaced) {
             let known = rows

@@ -1,18 +1,45 @@
 //! Tables of `attach`: the mechanism, what each body adds, the tax of `bpf_stats`, whether these parts add up, and
 //! the kernel's own account.
 
-use bpfcost_stats::Additive;
+pub mod atlas;
+pub mod parts;
 
-use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use bpfcost_model::Unit;
 use bpfcost_record::{CostEstimate, Reading, Record};
 use bpfcost_report::{
     cost,
     csv::{self, CsvColumns},
+    section::table_sections,
     style::Tone,
     table::{Cell, Head, Note, Table},
 };
+use bpfcost_stats::Additive;
 use bpfcost_text::{self, number};
+
+use self::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
+use super::Extras;
+
+/// The experiment's name.
+pub const NAME: &str = "attach";
+
+/// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
+pub const KERNEL_NS: &str = "kernel_ns";
+/// Calls that the mechanism reports as skipped, an event, where it is attached to all functions.
+pub const MISSED: &str = "missed";
+/// Runs for functions other than the target, an event, likewise. Both have in them what the system calls
+/// around a batch add.
+pub const OTHER_FUNCTIONS: &str = "other_functions";
+
+/// The parts of costs, and an atlas of kernels.
+pub(super) const EXTRAS: Extras = Extras {
+    sections: |record, _| table_sections(tables(record)),
+    columns,
+    document: |records| {
+        let of_attach = records.first()?.experiment == NAME;
+        of_attach.then(|| atlas::render(records))?
+    },
+    ..Extras::NOTHING
+};
 
 /// The tables of a record's parts; none where it has no such cases.
 pub fn tables(record: &Record) -> Vec<Table> {
@@ -25,7 +52,7 @@ pub fn tables(record: &Record) -> Vec<Table> {
 }
 
 /// Returns the CSV columns on the part of a cost that each case is, and on whether the parts add up.
-pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
+fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let parts = Parts::from_record(record)?;
     Some(Box::new(move |case| {
         let role = parts.role(case);

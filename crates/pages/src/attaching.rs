@@ -1,7 +1,6 @@
 //! The tables of `attaching`: what switching on and off takes in time and memory, and how long it stops others.
 
-use super::{DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS};
-use crate::builtin::Extras;
+use super::Extras;
 use bpfcost_record::{CaseRecord, CostEstimate, Record};
 use bpfcost_report::{
     section::{Detail, Section, table_sections},
@@ -9,8 +8,16 @@ use bpfcost_report::{
 };
 use bpfcost_text::{self, number};
 
-/// Sections that only `attaching` adds to reports.
-pub(in crate::builtin) const OWN: Extras = Extras {
+/// Nanoseconds of loading and detaching, per site.
+pub const LOAD_NS: &str = "load_ns";
+/// See [`LOAD_NS`].
+pub const DETACH_NS: &str = "detach_ns";
+/// Bytes of the kernel's memory, per site.
+pub const KERNEL_BYTES: &str = "kernel_bytes";
+/// Microseconds by which another CPU is interrupted for longer than in an idle time.
+pub const EXTRA_INTERRUPTION_US: &str = "extra_interruption_us";
+
+pub(super) const EXTRAS: Extras = Extras {
     sections,
     ..Extras::NOTHING
 };

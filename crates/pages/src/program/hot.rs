@@ -1,7 +1,7 @@
 //! Tables of the lines and calls in which a run spends its instructions.
 
-use super::{hot::HOT_SPOTS, views_change};
-use bpfcost_program::{HotCall, HotLine, HotSpots};
+use super::{HOT_SPOTS, change};
+use bpfcost_model::{HotCall, HotLine, HotSpots};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
     section::Detail,
@@ -32,7 +32,7 @@ pub(super) fn tables(record: &Record, detail: Detail) -> [Option<Table>; 3] {
     let spots: Vec<Spots<'_>> = record.cases.iter().filter_map(spots).collect();
     [
         lines(&spots, detail),
-        views_change::table(&spots, detail),
+        change::table(&spots, detail),
         calls(&spots),
     ]
 }

@@ -25,7 +25,7 @@ use bpfcost_stats::{
     sample::epoch_medians,
 };
 
-use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+use super::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use bpfcost_model::Grid;
 use bpfcost_record::{CaseRecord, Cost, CostEstimate, Reading, Record, Status};
 

@@ -1,9 +1,9 @@
 //! Table of a program's costs other than the time of a run, such as verified instructions and stack.
 
-use bpfcost_stats::sample::median;
+mod change;
+mod hot;
+mod maps;
 
-use super::{views_hot, views_maps};
-use crate::builtin::Extras;
 use bpfcost_model::Role;
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
@@ -11,10 +11,17 @@ use bpfcost_report::{
     table::{Cell, Head, Table},
     target,
 };
+use bpfcost_stats::sample::median;
 use bpfcost_text::{self, number};
 
-/// Sections that only `program` adds to reports.
-pub(in crate::builtin) const OWN: Extras = Extras {
+use super::Extras;
+
+/// The version of a program that the new one is compared with.
+pub const OLD: &str = "old";
+/// The key of hot spots among what is observed of a case.
+pub const HOT_SPOTS: &str = "hot_spots";
+
+pub(super) const EXTRAS: Extras = Extras {
     sections,
     across,
     ..Extras::NOTHING
@@ -42,8 +49,8 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
         })
         .collect();
     let mut sections = table_sections(table(&rows));
-    sections.extend(table_sections(views_maps::table(record, detail)));
-    for table in views_hot::tables(record, detail) {
+    sections.extend(table_sections(maps::table(record, detail)));
+    for table in hot::tables(record, detail) {
         sections.extend(table_sections(table));
     }
     sections
@@ -83,7 +90,7 @@ fn programs(record: &Record) -> impl Iterator<Item = (String, &CaseRecord)> {
 pub(super) fn program(case: &CaseRecord) -> String {
     let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
     match factor("version") {
-        "old" => format!("{}, old", factor("program")),
+        OLD => format!("{}, old", factor("program")),
         _ => factor("program").to_owned(),
     }
 }

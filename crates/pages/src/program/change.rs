@@ -3,10 +3,10 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    views_hot::{Spots, count, most, place},
-    work::OLD,
+    OLD,
+    hot::{Spots, count, most, place},
 };
-use bpfcost_program::HotLine;
+use bpfcost_model::HotLine;
 use bpfcost_report::{
     section::Detail,
     table::{Cell, Head, Table},

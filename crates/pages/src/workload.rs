@@ -1,15 +1,16 @@
 //! Sections that only workloads show.
 
-use super::{calls, datagram_fate};
-use crate::builtin::Extras;
+mod calls;
+mod datagram_fate;
+
+use super::Extras;
 use bpfcost_record::Record;
 use bpfcost_report::{
     section::{Detail, Section},
     workload::WorkloadReport,
 };
 
-/// See above.
-pub(in crate::builtin) const OWN: Extras = Extras {
+pub(super) const EXTRAS: Extras = Extras {
     sections,
     ..Extras::NOTHING
 };
