@@ -55,18 +55,21 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         .collect()
 }
 
-/// The name of an experiment whose cases span a grid, as the example in questions that are about such.
-pub(crate) fn example_of_a_grid() -> String {
-    let mut all = all().into_iter().map(|one| one.description());
-    let grid = all.find(|one| one.layout.compares_nets());
-    grid.map(|one| one.name).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use bpfcost_model::Description;
+
     use super::*;
+
+    /// It is the example in questions that are about such.
+    #[test]
+    fn attach_has_a_grid() {
+        let named = |one: &Description| one.name == bpfcost_pages::attach::NAME;
+        let attach = all().into_iter().map(|one| one.description()).find(named);
+        assert!(attach.is_some_and(|attach| attach.layout.compares_nets()));
+    }
 
     #[test]
     fn floors_and_pairs_are_cases_and_factors_are_described() {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    exit::{Exit, sentence},
+    exit::{Exit, exit_of, sentence},
     outside,
     place::{self, Observer, Outcome},
     select,
@@ -68,7 +68,7 @@ fn inside(folder: &Path) -> Result<Exit> {
         },
         Err(error) => Message::Failed(Failure {
             text: sentence(&error),
-            exit: Exit::from_error(&error) as u8,
+            exit: exit_of(&error) as u8,
             needed_s: match error.downcast_ref() {
                 Some(bpfcost_measure::Error::TooShort { needed, .. }) => Some(*needed),
                 _ => None,

@@ -21,9 +21,9 @@ use super::{
     parse, place,
     session::{Ended, Session},
     store,
-    summary::SummaryArgs,
 };
 
+use bpfcost_console::summary::SummaryArgs;
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
 use bpfcost_record::{Journal, Record};

@@ -3,7 +3,6 @@
 mod agent;
 mod check;
 mod command;
-mod compare;
 mod estimate;
 mod exit;
 mod format;
@@ -22,14 +21,12 @@ mod place;
 mod program;
 mod progress;
 mod reaper;
-mod report;
 mod run;
 mod select;
 mod self_test;
 mod session;
 mod stack;
 mod store;
-mod summary;
 mod top;
 
 use std::process::ExitCode;
@@ -39,7 +36,8 @@ use clap::{
     error::{ContextKind, ErrorKind},
 };
 
-use self::exit::Exit;
+use self::exit::{Exit, exit_of};
+use bpfcost_console::{compare, report};
 use bpfcost_process::restore;
 
 /// What does eBPF cost? bpfcost measures it, with intervals and verdicts
@@ -105,19 +103,12 @@ pub fn main() -> ExitCode {
                 );
                 return Exit::Usage.into();
             }
-            if error.use_stderr() {
-                // Words are put on one line before clap's style goes, which would take theirs with it.
-                let text = output::words_on_one_line(&error.render().ansi().to_string());
-                output::note!("{}", anstream::adapter::strip_str(text.trim_end()));
-                let unknown = error.kind() == ErrorKind::UnknownArgument;
-                if unknown && words().first().is_some_and(|word| word == "run") {
-                    output::note!("A probe on a server or a command: `bpfcost overhead`");
-                }
-                return Exit::Usage.into();
+            let exit = output::say_of_words(&error);
+            let unknown = error.kind() == ErrorKind::UnknownArgument;
+            if unknown && words().first().is_some_and(|word| word == "run") {
+                output::note!("A probe on a server or a command: `bpfcost overhead`");
             }
-            // The help, or the version.
-            let shown = output::answer(format_args!("{}", error.render().ansi()));
-            return shown.map_or(Exit::Lacking, |()| Exit::Done).into();
+            return exit.into();
         }
     };
     // Not in the processes that bpfcost starts itself.
@@ -138,7 +129,7 @@ pub fn main() -> ExitCode {
         Command::Program(args) => program::run(&args),
         Command::Stack(args) => stack::run(&args),
         Command::Top(args) => top::run(&args),
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(args) => compare::run(&args, store::sessions().as_ref()),
         Command::Report(args) => report::run(&args),
         Command::Kernel(args) => kernel::run(&args),
         Command::InitCi(args) => init_ci::run(&args),
@@ -151,7 +142,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            let exit = Exit::from_error(&error);
+            let exit = exit_of(&error);
             output::note!("error: {}", exit::sentence(&error));
             exit.into()
         }

@@ -11,9 +11,9 @@ use super::{
     parse, select,
     session::Session,
 };
-use crate::builtin::example_of_a_grid;
 use bpfcost_measure::Plan;
 use bpfcost_model::Experiment;
+use bpfcost_pages::attach;
 use bpfcost_report::rate::EventLoad;
 use bpfcost_target::Host;
 
@@ -136,12 +136,12 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
         0 => Err(usage(format!(
             "{asked} needs an experiment with a table of single operations\n  \
              Try: bpfcost run {} {asked}",
-            example_of_a_grid()
+            attach::NAME
         ))),
         _ if gridded.all(Plan::counts) => Err(usage(format!(
             "{asked} needs nanoseconds, and exact targets count instructions\n  \
              Run it where there is a clock: bpfcost run {} --on host",
-            example_of_a_grid()
+            attach::NAME
         ))),
         _ => Ok(()),
     }

@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use super::{Options, RecordFormat};
 use crate::cli::{
-    compare,
     exit::Exit,
     output::{answer, note},
-    parse,
+    parse, store,
 };
+use bpfcost_console::compare;
 use bpfcost_measure::Plan;
 use bpfcost_record::{GateOptions, Record, comparable};
 
@@ -71,7 +71,8 @@ impl BaselineArgs {
 impl Baseline<'_> {
     /// Compares new records with it, shows the changes, and returns how the gate ended.
     pub(super) fn compare(&self, new: &[Record], options: &Options) -> Result<Exit> {
-        let changes = compare::changes(&self.records, new, self.asked)?;
+        let history = store::sessions();
+        let changes = compare::changes(&self.records, new, self.asked, history.as_ref())?;
         let markdown = || format!("\n{}", compare::markdown(&changes));
         options.summary.append(markdown)?;
         match options.format {

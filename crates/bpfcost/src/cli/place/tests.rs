@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 use crate::{
     builtin::{ladder::KnownAnswers, workload::Workload},
-    cli::exit::{Exit, sentence},
+    cli::exit::{Exit, exit_of, sentence},
 };
 use bpfcost_workload::Definition;
 
@@ -16,7 +16,7 @@ fn refused_for(experiment: &dyn Experiment, files: &[(&str, &str)]) -> String {
         fs::write(path, text).expect("a file");
     }
     let error = able(&Host::at(root.path()), experiment).expect_err("it can't");
-    assert_eq!(Exit::from_error(&error), Exit::Lacking);
+    assert_eq!(exit_of(&error), Exit::Lacking);
     sentence(&error)
 }
 

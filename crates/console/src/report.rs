@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 
 use super::{
     exit::{Exit, usage},
-    output::note,
     parse,
 };
-use crate::builtin::example_of_a_grid;
+use crate::note;
+use bpfcost_pages::attach;
 use bpfcost_record::Record;
 use bpfcost_report::rate::EventLoad;
 
@@ -24,7 +24,7 @@ use bpfcost_report::rate::EventLoad;
 #[command(after_help = "Examples:
   bpfcost report run1.json run2.json -o report.html
   bpfcost report records/ -o atlas.md              Markdown")]
-pub(super) struct Args {
+pub struct Args {
     /// Records, or folders of records
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
@@ -39,7 +39,8 @@ pub(super) struct Args {
     core_share: Option<f64>,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit> {
+/// Writes the report.
+pub fn run(args: &Args) -> Result<Exit> {
     let mut records: Vec<Record> = Vec::new();
     for path in &args.records {
         records.extend(bpfcost_record::load(path)?);
@@ -92,12 +93,12 @@ fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
         0 => Err(usage(format!(
             "--rate and --core-share need the costs of single operations, and none of these records \
              has them\n  Make one with: bpfcost run {}",
-            example_of_a_grid()
+            attach::NAME
         ))),
         _ if gridded.all(|record| record.unit.is_counted()) => Err(usage(format!(
             "--rate and --core-share need nanoseconds, and these records count instructions\n  \
              Measure the time instead: bpfcost run {} --on host",
-            example_of_a_grid()
+            attach::NAME
         ))),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use super::{
     output, parse,
     summary::SummaryArgs,
 };
-use bpfcost_record::{Changes, GateOptions, Record};
+use bpfcost_record::{Changes, GateOptions, Record, SessionHistory};
 use bpfcost_report::style::Style;
 
 /// Compare old records with new ones: a gate for CI
@@ -21,7 +21,7 @@ use bpfcost_report::style::Style;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]
-pub(super) struct Args {
+pub struct Args {
     /// A record, or a folder of records
     old: PathBuf,
     /// A record, or a folder of records
@@ -57,12 +57,13 @@ enum GateFormat {
     Json,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit> {
+/// Compares; `history` is of the sessions that this machine has kept.
+pub fn run(args: &Args, history: Option<&SessionHistory>) -> Result<Exit> {
     let asked = GateOptions {
         threshold: args.threshold,
         must_see: args.must_see,
     };
-    let changes = changes(&load(&args.old)?, &load(&args.new)?, asked)?;
+    let changes = changes(&load(&args.old)?, &load(&args.new)?, asked, history)?;
     output::answer(format_args!(
         "{}",
         match args.format {
@@ -77,30 +78,32 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 }
 
 /// Compares the records of two sides, with what this machine's kept sessions show.
-pub(super) fn changes(old: &[Record], new: &[Record], asked: GateOptions) -> Result<Changes> {
-    let history = crate::cli::store::sessions();
+pub fn changes(
+    old: &[Record],
+    new: &[Record],
+    asked: GateOptions,
+    history: Option<&SessionHistory>,
+) -> Result<Changes> {
     // What can't be read is as good as never measured; `compare` then says what it assumes.
     let kept = |record: &Record, reading| {
-        let levels = history
-            .as_ref()
-            .map(|history| history.levels(record, reading));
+        let levels = history.map(|history| history.levels(record, reading));
         levels.and_then(Result::ok).unwrap_or_default()
     };
     Ok(bpfcost_record::compare(old, new, asked, kept)?)
 }
 
 /// The changes for people.
-pub(super) fn terminal(changes: &Changes) -> String {
+pub fn terminal(changes: &Changes) -> String {
     bpfcost_report::terminal::render(&bpfcost_report::compare::view(changes), Style::for_stdout())
 }
 
 /// The changes for a pull request.
-pub(super) fn markdown(changes: &Changes) -> String {
+pub fn markdown(changes: &Changes) -> String {
     bpfcost_report::markdown::render(&bpfcost_report::compare::view(changes))
 }
 
 /// The records of a side.
-pub(super) fn load(path: &Path) -> Result<Vec<Record>> {
+pub fn load(path: &Path) -> Result<Vec<Record>> {
     let records = bpfcost_record::load(path)?;
     if records.is_empty() {
         return Err(usage(format!(

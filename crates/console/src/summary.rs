@@ -12,7 +12,7 @@ use super::exit::usage;
 
 /// Where to append it.
 #[derive(Debug, clap::Args)]
-pub(super) struct SummaryArgs {
+pub struct SummaryArgs {
     /// Also append the result to this file as Markdown, e.g. "$GITHUB_STEP_SUMMARY"
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     summary: Option<PathBuf>,
@@ -20,12 +20,12 @@ pub(super) struct SummaryArgs {
 
 impl SummaryArgs {
     /// Refuses a file that can't be written, before anything is measured.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         self.append(String::new)
     }
 
     /// Appends a text, if there is a file for it.
-    pub(super) fn append(&self, text: impl FnOnce() -> String) -> Result<()> {
+    pub fn append(&self, text: impl FnOnce() -> String) -> Result<()> {
         let Some(file) = &self.summary else {
             return Ok(());
         };
