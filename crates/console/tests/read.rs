@@ -32,7 +32,10 @@ fn records_become_pages_and_comparisons() {
 
     let (code, answer, said) = read(&["compare", &records, &records]);
     assert_eq!(code, 0, "{answer}{said}");
-    assert!(answer.starts_with("The gate passed: of 2 cases"), "{answer}");
+    assert!(
+        answer.starts_with("The gate passed: of 2 cases"),
+        "{answer}"
+    );
 }
 
 #[test]

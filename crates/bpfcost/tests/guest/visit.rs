@@ -1,6 +1,7 @@
 //! A run in a guest: its command, its journal while it goes on, and what it leaves behind.
 
 use std::{
+    cell::Cell,
     fs,
     path::PathBuf,
     process::{Child, Command},
@@ -97,8 +98,13 @@ impl Visit {
                 (is_qemu && line.contains("-kernel")).then_some(pid)
             })
         };
-        self.wait_for(|_| find().is_some());
-        find().expect("it was there")
+        // Seen twice: one that is about to end, or to become another program, is not the guest's.
+        let seen = Cell::new(None);
+        self.wait_for(|_| {
+            let before = seen.replace(find());
+            before.is_some() && before == seen.get()
+        });
+        seen.get().expect("it is there")
     }
 
     /// Waits for its end.
