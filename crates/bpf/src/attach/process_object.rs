@@ -254,6 +254,7 @@ impl ProcessObject {
         let done: BTreeSet<usize> = ours.flat_map(|one| one.sections.iter().copied()).collect();
         let all = mappings_of(pid)?;
         let mut found = Vec::new();
+        let mut used = Vec::new();
         let mut sections = BTreeSet::new();
         for (number, section) in self.sections.iter().enumerate() {
             let mapping = all.iter().find(|mapping| section.is_of(mapping));
@@ -264,7 +265,7 @@ impl ProcessObject {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(free) => {
                     let image = Image::of_file(pid, &mapped(pid, mapping));
-                    let Some(image) = unless_gone(pid, image)? else {
+                    let Some(image) = while_mapped(pid, &[mapping], image)? else {
                         return Ok(());
                     };
                     let places = section.places(&image, &mut self.probes)?;
@@ -273,6 +274,7 @@ impl ProcessObject {
             };
             let shift = mapping.shift_from(first);
             found.extend(places.iter().map(|place| (number, place.shifted(shift))));
+            used.push(mapping);
             sections.insert(number);
         }
         if found.is_empty() {
@@ -291,7 +293,7 @@ impl ProcessObject {
         });
         let places: Vec<Place<'_>> = places.collect();
         let attached = match self.probes.attach(pid, &places) {
-            Err(probes::Error::Process(error)) => unless_gone(pid, Err(error))?,
+            Err(probes::Error::Process(error)) => while_mapped(pid, &used, Err(error))?,
             other => Some(other?),
         };
         let process = attached.map(|attached| Process { attached, sections });
@@ -412,6 +414,20 @@ fn mapped(pid: i32, mapping: &Mapping) -> PathBuf {
 /// Lists a process's mappings; none if it is gone.
 fn mappings_of(pid: i32) -> Result<Vec<Mapping>> {
     Ok(unless_gone(pid, process::mappings(pid))?.unwrap_or_default())
+}
+
+/// `None` where the process is gone, or has one of these mappings no more: a forked child that executes its own program
+/// since, or a library that was unloaded.
+fn while_mapped<T>(pid: i32, used: &[&Mapping], result: process::Result<T>) -> Result<Option<T>> {
+    if result.is_err() {
+        let all = mappings_of(pid)?;
+        let place = |one: &Mapping| (one.start, id(one));
+        let is_there = |one: &&Mapping| all.iter().any(|other| place(other) == place(one));
+        if !used.iter().all(is_there) {
+            return Ok(None);
+        }
+    }
+    unless_gone(pid, result)
 }
 
 /// `None` where the process is gone: it calls nothing any more. What fails then depends on what it was in.

@@ -16,6 +16,8 @@ use bpfcost_bpf::attach::{ProcessCounts, ProcessObject};
 use libbpf_cargo::SkeletonBuilder;
 
 const CALLS: u64 = 200;
+/// How often a process is attached to that executes its program anew all the time.
+const EXECUTING: u32 = 25;
 const TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Compiles a source of this folder into another. The sections name the target as it is said.
@@ -201,6 +203,37 @@ fn what_a_server_starts_later_is_attached_to() {
     }
     assert_eq!(object.take().expect("a ring").records, 120);
     shell.end();
+}
+
+#[test]
+fn a_process_may_execute_another_program_meanwhile() {
+    if !require::host() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = compile("executes.c", folder.path());
+    let target = binary.to_str().expect("a path");
+    let path = object("calls.bpf.c", target, folder.path());
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
+    let (mut child, input) = executing(&binary);
+    for _ in 0..EXECUTING {
+        // As it is executed, it is not stopped: its starts are those of another process.
+        let pids = || vec![child.id()];
+        object.attach(&[], pids).expect("it attaches, or not");
+        object.detach().expect("it detaches");
+    }
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// Starts such a process, which ends with its input.
+fn executing(binary: &Path) -> (Child, ChildStdin) {
+    let mut child = Command::new(binary)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let input = child.stdin.take().expect("a pipe");
+    (child, input)
 }
 
 #[test]
