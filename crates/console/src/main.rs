@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use bpfcost_console::{
     compare,
     exit::{Exit, sentence},
-    note, output, report,
+    list, note, output, report,
 };
 use clap::{Parser, Subcommand};
 
 /// Read records of bpfcost: pages, and comparisons
 ///
-/// It has the commands of bpfcost that need records alone, and runs where bpfcost cannot measure. `compare` takes sessions
+/// It has the commands of bpfcost that measure nothing, and runs where bpfcost cannot measure. `compare` takes sessions
 /// to differ as much as it assumes of machines of which nothing is kept.
 #[derive(Debug, Parser)]
 #[command(name = "bpfcost-read", version, max_term_width = 100)]
@@ -24,6 +24,7 @@ struct Cli {
 enum Command {
     Report(report::Args),
     Compare(compare::Args),
+    List(list::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args, None),
+        Command::List(args) => list::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -39,11 +39,25 @@ fn records_become_pages_and_comparisons() {
 }
 
 #[test]
+fn the_experiments_are_listed() {
+    let (code, table, said) = read(&["list"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(
+        table.contains("xdp-lb") && table.contains("question"),
+        "{table}"
+    );
+    let (code, json, _) = read(&["list", "--format", "json"]);
+    assert_eq!(code, 0);
+    assert_eq!(json, include_str!("../experiments.json"));
+}
+
+#[test]
 fn mistakes_have_the_exit_codes_of_bpfcost() {
     for (words, why) in [
         (&["measure"][..], "unrecognized subcommand"),
         (&["report", "nothing.json"], "there is no file or folder"),
         (&["compare", "nothing.json"], "required arguments"),
+        (&["list", "xdp-lb"], "unexpected argument"),
     ] {
         let (code, answer, said) = read(words);
         assert_eq!((code, answer.as_str()), (2, ""), "{words:?}: {said}");

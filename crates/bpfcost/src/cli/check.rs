@@ -5,11 +5,11 @@ use std::fmt::{self, Write};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use bpfcost_bpf::{Feature, feature::MissingFeature, timing::Loop};
+use bpfcost_console::list::ListFormat;
 use serde::Serialize;
 
 use super::{
     exit::Exit,
-    format::ListFormat,
     output::{answer, say},
 };
 use bpfcost_process::program::{self, Task};

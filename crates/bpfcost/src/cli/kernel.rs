@@ -11,15 +11,15 @@ use std::{
 
 use anyhow::Result;
 use clap::Subcommand;
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use super::{
     exit::Exit,
-    format::ListFormat,
     interrupt,
     output::{Bar, note, say},
 };
+use bpfcost_console::list::{ListFormat, table};
 use bpfcost_target::kernel::{
     Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
 };
@@ -170,10 +170,7 @@ fn list(store: &Store, format: ListFormat) -> Result<()> {
             "No kernels yet. Add one: bpfcost kernel add trixie (6.12), bookworm (6.1), sid (the newest)"
         );
     }
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_header(["name", "from", "size", "added", "state"]);
+    let mut table = table(["name", "from", "size", "added", "state"]);
     if let Some(size) = table.column_mut(2) {
         size.set_cell_alignment(CellAlignment::Right);
     }

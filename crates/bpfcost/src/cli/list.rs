@@ -1,21 +1,18 @@
 //! `bpfcost list`: experiments, and the cases of one.
 
 use anyhow::Result;
-use comfy_table::{Table, presets::NOTHING};
-use serde::Serialize;
+use comfy_table::Table;
 
-use super::{exit::Exit, format::ListFormat, output::say, select};
+use super::{exit::Exit, output::say, select};
 use crate::builtin;
-use bpfcost_model::{Description, Role, Sizing, Unit};
+use bpfcost_console::list::{self, ExperimentEntry, ListFormat, table};
+use bpfcost_model::{Description, Experiment, Role, Sizing, Unit};
 use bpfcost_report::style::Style;
 
 /// Kinds of targets that can run an experiment.
-fn targets(described: &Description) -> &'static [&'static str] {
-    if described.counts {
-        &["host", "vm:KERNEL", "exact:KERNEL"]
-    } else {
-        &["host", "vm:KERNEL"]
-    }
+fn targets(described: &Description) -> Vec<String> {
+    let kinds = ["host", "vm:KERNEL", "exact:KERNEL"].map(str::to_owned);
+    kinds[..2 + usize::from(described.counts)].to_vec()
 }
 
 /// List all experiments, or the cases and factors of one
@@ -29,16 +26,6 @@ pub(super) struct Args {
     format: ListFormat,
 }
 
-/// One experiment, for programs.
-#[derive(Serialize)]
-struct ExperimentEntry {
-    name: String,
-    about: String,
-    unit: Unit,
-    targets: &'static [&'static str],
-    cases: usize,
-}
-
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.experiment {
         None => experiments(args.format)?,
@@ -49,42 +36,25 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 fn experiments(format: ListFormat) -> Result<()> {
     let all = builtin::all();
-    if let ListFormat::Json = format {
-        let list: Vec<ExperimentEntry> = all
-            .iter()
-            .map(|one| {
-                let described = one.description();
-                ExperimentEntry {
-                    targets: targets(&described),
-                    name: described.name,
-                    about: described.about,
-                    unit: Unit::default(),
-                    cases: one.cases().len(),
-                }
-            })
-            .collect();
-        say!("{}", serde_json::to_string_pretty(&list)?)?;
-        return Ok(());
+    let entries: Vec<ExperimentEntry> = all.iter().map(|one| entry(one.as_ref())).collect();
+    list::show(&entries, format)?;
+    if let ListFormat::Table = format {
+        say!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT")?;
     }
-    let mut table = table(["experiment", "cases", "unit", "targets", "question"]);
-    for one in &all {
-        let measured = one
-            .cases()
-            .iter()
-            .filter(|case| case.role == Role::Case)
-            .count();
-        let described = one.description();
-        table.add_row([
-            described.name.clone(),
-            measured.to_string(),
-            Unit::default().to_string(),
-            targets(&described).join(", "),
-            described.about,
-        ]);
-    }
-    say!("{}", table.trim_fmt())?;
-    say!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT")?;
     Ok(())
+}
+
+fn entry(experiment: &dyn Experiment) -> ExperimentEntry {
+    let described = experiment.description();
+    let cases = experiment.cases();
+    let measured = cases.iter().filter(|case| case.role == Role::Case);
+    ExperimentEntry {
+        targets: targets(&described),
+        name: described.name,
+        about: described.about,
+        unit: Unit::default(),
+        cases: Some(measured.count()),
+    }
 }
 
 fn cases(name: &str, format: ListFormat) -> Result<()> {
@@ -140,12 +110,6 @@ fn cases(name: &str, format: ListFormat) -> Result<()> {
         targets(&described).join(", ")
     )?;
     Ok(())
-}
-
-fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header);
-    table
 }
 
 fn finish(table: Option<Table>) -> Result<()> {

@@ -5,7 +5,6 @@ mod check;
 mod command;
 mod estimate;
 mod exit;
-mod format;
 mod guest;
 mod init_ci;
 mod interrupt;
