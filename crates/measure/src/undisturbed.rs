@@ -47,13 +47,13 @@ impl Measurements {
         let floors = (0..plan.cases.len()).filter(|index| is_floor(index) && data(*index).live());
         let floors = floors.filter_map(|index| {
             let known = alone[index].as_ref().ok()?;
-            Some(CalmSlices::of_reference(&slices(index), known))
+            Some(CalmSlices::of_reference(&slices(index), known.calm()))
         });
         let references: Vec<_> = floors.chain(self.calm_anchor()).collect();
         let references = CalmSlices::together(&references);
         let held = |(index, known): (usize, Result<Undisturbed, Unknown>)| match known {
             Ok(known) if !is_floor(&index) => {
-                let slices = CalmSlices::by_epoch(&slices(index), &known);
+                let slices = CalmSlices::by_epoch(&slices(index), known.calm());
                 known.held_against(&slices, &references)
             }
             other => other,
@@ -65,7 +65,7 @@ impl Measurements {
     fn calm_anchor(&self) -> Option<Vec<CalmSlices>> {
         let batches: Vec<_> = self.anchor.iter().map(|epoch| values(epoch)).collect();
         let known = undisturbed(&batches).ok()?;
-        Some(CalmSlices::of_reference(&batches, &known))
+        Some(CalmSlices::of_reference(&batches, known.calm()))
     }
 
     /// The epoch values of each case that lead: undisturbed, or those as found.

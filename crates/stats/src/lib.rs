@@ -20,6 +20,7 @@ pub mod alarm;
 pub mod asymmetric;
 pub mod count;
 pub mod dependence;
+pub mod differences;
 pub mod estimate;
 pub mod halves;
 pub mod holm;
@@ -44,6 +45,7 @@ pub use additive::{Additive, judge_sums};
 pub use alarm::Alarm;
 pub use asymmetric::interval_without_symmetry;
 pub use count::{Count, REPEATS, count};
+pub use differences::Differences;
 pub use estimate::{
     CONFIDENCE, Estimate, Interval, hodges_lehmann, signed_rank_interval, signed_rank_p,
 };
@@ -51,6 +53,5 @@ pub use sample::Sample;
 pub use spread::Spread;
 pub use totals::{Total, TotalRatio, hold_against_totals, mean_of_epochs};
 pub use verdict::{
-    Budget, Comparison, Differences, Policy, Quantity, Sense, Verdict, judge, judge_exact,
-    judge_quantities,
+    Budget, Comparison, Policy, Quantity, Sense, Verdict, judge, judge_exact, judge_quantities,
 };

@@ -19,7 +19,6 @@ use std::fmt;
 use crate::estimate::hodges_lehmann;
 use crate::sample::median;
 use crate::totals::{Total, TotalRatio};
-use crate::undisturbed::Undisturbed;
 
 /// The number of slices on each side that decide whether a slice is calm.
 const REACH: usize = 3;
@@ -31,6 +30,30 @@ const EDGE_SCATTERS: f64 = 3.0;
 
 /// The share of the cost from which work of its own is too much to be left out of it.
 pub const MAX_OWN_WORK: f64 = 0.01;
+
+/// The levels of a case's calm slices.
+#[derive(Debug, Clone, Copy)]
+pub struct CalmLevels<'a> {
+    /// The undisturbed cost in each epoch, NaN where it is unknown.
+    pub values: &'a [f64],
+    /// The most that a batch may scatter, as a share of that.
+    pub blind: f64,
+}
+
+impl CalmLevels<'_> {
+    /// The level in each epoch; where it is unknown, the usual one.
+    fn levels(&self) -> impl Iterator<Item = f64> {
+        let usual = hodges_lehmann(self.values).unwrap_or(f64::NAN);
+        let known = self.values.iter().copied();
+        let levels = known.map(move |value| if value.is_finite() { value } else { usual });
+        levels.chain(std::iter::repeat(usual))
+    }
+
+    /// The highest surroundings of a calm slice, as a multiple of its level.
+    fn edge(&self) -> f64 {
+        1.0 + f64::max(EDGE, EDGE_SCATTERS * self.blind)
+    }
+}
 
 /// The slices of one epoch, each as a multiple of the undisturbed cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -73,28 +96,22 @@ impl Part {
 }
 
 impl CalmSlices {
-    /// The slices of each epoch: `epochs[e][b]` has those of a batch in the order of time.
+    /// The slices of each epoch: `epochs[e][b]` has those of a batch in the order of time, `calm` what is known of calm
+    /// ones.
     #[must_use]
-    pub fn by_epoch<B: AsRef<[f64]>>(epochs: &[Vec<B>], known: &Undisturbed) -> Vec<Self> {
-        let usual = hodges_lehmann(&known.values).unwrap_or(f64::NAN);
-        let of_epoch = |(epoch, batches): (usize, &Vec<B>)| {
-            let own = known.values.get(epoch).filter(|value| value.is_finite());
-            let level = own.copied().unwrap_or(usual);
-            Self::new(batches, level, level, edge(known))
-        };
-        epochs.iter().enumerate().map(of_epoch).collect()
+    pub fn by_epoch<B: AsRef<[f64]>>(epochs: &[Vec<B>], calm: CalmLevels<'_>) -> Vec<Self> {
+        let of_epoch =
+            |(batches, level): (&Vec<B>, f64)| Self::new(batches, level, level, calm.edge());
+        epochs.iter().zip(calm.levels()).map(of_epoch).collect()
     }
 
     /// The same of a reference. Slices of a few nanoseconds scatter so much that the undisturbed cost may lie above most of
     /// them, and long ones would look shorter than they are; so they are multiples of the median of calm slices, if that
     /// is lower.
     #[must_use]
-    pub fn of_reference<B: AsRef<[f64]>>(epochs: &[Vec<B>], known: &Undisturbed) -> Vec<Self> {
-        let usual = hodges_lehmann(&known.values).unwrap_or(f64::NAN);
-        let edge = edge(known);
-        let of_epoch = |(epoch, batches): (usize, &Vec<B>)| {
-            let own = known.values.get(epoch).filter(|value| value.is_finite());
-            let level = own.copied().unwrap_or(usual);
+    pub fn of_reference<B: AsRef<[f64]>>(epochs: &[Vec<B>], calm: CalmLevels<'_>) -> Vec<Self> {
+        let edge = calm.edge();
+        let of_epoch = |(batches, level): (&Vec<B>, f64)| {
             let calm = batches.iter().flat_map(|batch| {
                 let batch = batch.as_ref();
                 let is_calm = move |index: &usize| around(batch, *index) <= level * edge;
@@ -104,7 +121,7 @@ impl CalmSlices {
             let middle = median(&calm.collect::<Vec<_>>()).unwrap_or(level);
             Self::new(batches, level, level.min(middle), edge)
         };
-        epochs.iter().enumerate().map(of_epoch).collect()
+        epochs.iter().zip(calm.levels()).map(of_epoch).collect()
     }
 
     /// The slices of an epoch, as multiples of `unit`; calm ones are near `level`.
@@ -280,11 +297,6 @@ impl Part {
             per: self.count,
         }
     }
-}
-
-/// The highest surroundings of a calm slice, as a multiple of the undisturbed cost.
-fn edge(known: &Undisturbed) -> f64 {
-    1.0 + f64::max(EDGE, EDGE_SCATTERS * known.blind)
 }
 
 /// The median of the slices around one, NaN without any.

@@ -12,13 +12,13 @@
 //! Lehmann, E. L. (1975), "Nonparametrics", section 4.2, for the efficiency.
 
 use crate::Sample;
+use crate::differences::Differences;
 use crate::estimate::{CONFIDENCE, signed_rank_interval};
 use crate::looks::first_look;
 use crate::normal;
 use crate::sample::epoch_medians;
 use crate::signed_rank;
 use crate::spread::{ln, variance_of_median};
-use crate::verdict::Differences;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The family-wise level at which Holm tests. The remaining 0.01 up to 5 % pays for the looks.

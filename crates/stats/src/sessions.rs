@@ -28,6 +28,7 @@ use crate::power::{FALSE_ALARM_LEVEL, POWER};
 use crate::rank_sum;
 use crate::session_spread::{SessionSpread, SessionSpreads};
 use crate::sittings;
+pub use crate::sittings::Session;
 use crate::verdict::{Budget, EQUIVALENCE_CONFIDENCE, Evidence, Policy, Verdict, decide};
 
 /// The method by which a shift between sides was estimated.
@@ -61,15 +62,6 @@ pub struct SessionComparison {
     pub detectable: Option<f64>,
     /// The budget's answer, where the policy has one.
     pub budget: Option<Budget>,
-}
-
-/// A case's value in one session.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Session {
-    /// When it began, in seconds from any fixed moment; not finite where that is unknown.
-    pub began_s: f64,
-    /// The case's value with its 95 % interval within the session, in the unit of the case.
-    pub estimate: Estimate,
 }
 
 /// One case's sessions on the two sides.
@@ -113,7 +105,8 @@ impl Sides {
     /// Returns whether the exact test decides among `family` cases.
     #[must_use]
     pub fn are_exact(&self, family: usize) -> bool {
-        let [old, new] = sittings::turns(&logs(self));
+        let sides = logs(self);
+        let [old, new] = sittings::turns(&sides.old, &sides.new);
         exact_suffices(old.len(), new.len(), family)
     }
 }
@@ -193,7 +186,7 @@ pub fn shift_p(first: &[f64], second: &[f64]) -> f64 {
 /// The comparison of sides in logs.
 fn compare(sides: &Sides, family: usize) -> (Evidence, Basis) {
     let spreads = sides.spreads;
-    let [old, new] = sittings::turns(sides);
+    let [old, new] = sittings::turns(&sides.old, &sides.new);
     if exact_suffices(old.len(), new.len(), family) {
         let basis = Basis::Turns {
             old: old.len(),

@@ -6,7 +6,15 @@
 //! changed between two turns, all sessions of a turn would show that change.
 
 use crate::estimate::Estimate;
-use crate::sessions::{Session, Sides};
+
+/// A case's value in one session.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Session {
+    /// When it began, in seconds from any fixed moment; not finite where that is unknown.
+    pub began_s: f64,
+    /// The case's value with its 95 % interval within the session, in the unit of the case.
+    pub estimate: Estimate,
+}
 
 /// The pause, in seconds, after which a session belongs to another sitting: between a long evening and the
 /// next morning.
@@ -40,13 +48,13 @@ pub(crate) fn count(sessions: &[Session]) -> Option<usize> {
         .map(|last| last + 1)
 }
 
-/// The sides' values with each turn as one: its mean. Without all times known, each side is one turn.
-pub(crate) fn turns(sides: &Sides) -> [Vec<Estimate>; 2] {
+/// The two sides' values with each turn as one: its mean. Without all times known, each side is one turn.
+pub(crate) fn turns(old: &[Session], new: &[Session]) -> [Vec<Estimate>; 2] {
     let side = |sessions: &[Session], is_new| -> Vec<(f64, bool, Estimate)> {
         let one = |s: &Session| (s.began_s, is_new, s.estimate);
         sessions.iter().map(one).collect()
     };
-    let mut all = [side(&sides.old, false), side(&sides.new, true)].concat();
+    let mut all = [side(old, false), side(new, true)].concat();
     if all.iter().any(|(began_s, ..)| !began_s.is_finite()) {
         all.iter_mut().for_each(|(began_s, ..)| *began_s = 0.0);
     }
@@ -105,8 +113,7 @@ mod tests {
     }
 
     fn turned(old: &[f64], new: &[f64]) -> [Vec<f64>; 2] {
-        let sides = Sides::new(at(old), at(new));
-        turns(&sides).map(|side| side.iter().map(|e| e.value).collect())
+        turns(&at(old), &at(new)).map(|side| side.iter().map(|e| e.value).collect())
     }
 
     #[test]

@@ -280,7 +280,8 @@ pub fn hold_against_totals(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::{Differences, Sense, judge};
+    use crate::differences::Differences;
+    use crate::verdict::{Sense, judge};
 
     /// Ten epochs of a thousand operations that cost `case` by epoch, against 100 each.
     fn ratio(case: &[f64]) -> TotalRatio {

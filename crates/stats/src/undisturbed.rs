@@ -17,10 +17,10 @@
 
 use std::fmt;
 
+use crate::differences::Differences;
 use crate::estimate::{Estimate, Interval};
-use crate::own_work::{CalmSlices, OwnWork};
+use crate::own_work::{CalmLevels, CalmSlices, OwnWork};
 use crate::sample::{Sample, median};
-use crate::verdict::Differences;
 
 /// The number of slices on each side that are the surroundings of a slice.
 const REACH: usize = 3;
@@ -112,6 +112,15 @@ impl Undisturbed {
             high: estimate.high + self.unnoticed * estimate.value,
             ..estimate
         })
+    }
+
+    /// The levels of calm slices.
+    #[must_use]
+    pub fn calm(&self) -> CalmLevels<'_> {
+        CalmLevels {
+            values: &self.values,
+            blind: self.blind,
+        }
     }
 
     /// Holds it against the references' slices: unknown if it leaves out too much work of the case's own, or if too few

@@ -1,8 +1,9 @@
 //! Worked examples of the literature.
 
+use bpfcost_stats::Differences;
 use bpfcost_stats::session_spread::{SessionSpread, SessionSpreads};
 use bpfcost_stats::sessions::{Session, SessionComparison, Sides, judge_sessions, shift, shift_p};
-use bpfcost_stats::verdict::{Budget, Differences, judge};
+use bpfcost_stats::verdict::{Budget, judge};
 use bpfcost_stats::{
     Estimate, Policy, Sense, Verdict, hodges_lehmann, signed_rank_interval, signed_rank_p,
 };

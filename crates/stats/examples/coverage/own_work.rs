@@ -271,11 +271,16 @@ impl Run {
             }
         }
         let alone = slices.each_ref().map(|epochs| undisturbed(epochs).ok());
-        let calm = |case: usize| Some(CalmSlices::by_epoch(&slices[case], alone[case].as_ref()?));
+        let calm = |case: usize| {
+            Some(CalmSlices::by_epoch(
+                &slices[case],
+                alone[case].as_ref()?.calm(),
+            ))
+        };
         let reference = |case: usize| {
             Some(CalmSlices::of_reference(
                 &slices[case],
-                alone[case].as_ref()?,
+                alone[case].as_ref()?.calm(),
             ))
         };
         let references: Vec<_> = [2, 3].into_iter().filter_map(reference).collect();
