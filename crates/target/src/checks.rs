@@ -71,8 +71,25 @@ impl Check {
     }
 }
 
-/// Looks at everything.
-pub(super) fn checks(host: &Host) -> Vec<Check> {
+impl Host {
+    /// What `bpfcost check` shows: what can be measured here, and what will disturb it.
+    pub fn checks(&self) -> Vec<Check> {
+        checks(self)
+    }
+
+    /// Capabilities that measuring needs and this process lacks, by name.
+    pub fn missing_capabilities(&self) -> Vec<&'static str> {
+        missing_capabilities(&self.read("/proc/self/status").unwrap_or_default())
+    }
+
+    /// Whether the kernel shows this process BPF programs that it has not loaded itself.
+    pub fn sees_other_programs(&self) -> bool {
+        let status = self.read("/proc/self/status").unwrap_or_default();
+        capable(&status, SYS_ADMIN)
+    }
+}
+
+fn checks(host: &Host) -> Vec<Check> {
     let machine = host.machine();
     let status = host.read("/proc/self/status").unwrap_or_default();
     let user_namespace = user_namespace(host.read("/proc/self/uid_map").as_deref());
@@ -116,17 +133,12 @@ fn capable(status: &str, bit: u32) -> bool {
 
 /// The needed capabilities that are not in effect, from `/proc/self/status`. Where that can't be
 /// read, all are taken as missing.
-pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
+fn missing_capabilities(status: &str) -> Vec<&'static str> {
     NEEDED
         .iter()
         .filter(|(bit, _)| !capable(status, *bit) && !capable(status, SYS_ADMIN))
         .map(|(_, name)| *name)
         .collect()
-}
-
-/// Whether the kernel shows this process BPF programs that it has not loaded itself.
-pub(super) fn sees_others(status: &str) -> bool {
-    capable(status, SYS_ADMIN)
 }
 
 fn privileges(status: &str) -> CheckResult {

@@ -12,14 +12,21 @@ use bpfcost_record::{Disturbance, Machine};
 /// architecture with a BPF JIT, whatever the kernel's own HZ.
 const TICK_MS: f64 = 10.0;
 
-/// Writes down in a fingerprint what disturbed the run.
-pub(super) fn write_down(machine: &mut Machine, seen: &Disturbance, other_tracers: Vec<String>) {
-    machine.steal_ms = seen.steal_ms;
-    machine.other_cpu_ms = seen.other_cpu_ms;
-    machine.migrations = seen.migrations;
-    machine.mhz = seen.mhz;
-    machine.user_bytes = seen.user_bytes;
-    machine.other_tracers = other_tracers;
+impl Host {
+    /// Starts watching what disturbs a run on `cpus`.
+    pub fn watch(&self, cpus: &[u32]) -> DisturbanceWatch {
+        DisturbanceWatch::start(self.clone(), cpus)
+    }
+
+    /// Writes down in a fingerprint what disturbed the run.
+    pub fn disturbed(machine: &mut Machine, seen: &Disturbance, other_tracers: Vec<String>) {
+        machine.steal_ms = seen.steal_ms;
+        machine.other_cpu_ms = seen.other_cpu_ms;
+        machine.migrations = seen.migrations;
+        machine.mhz = seen.mhz;
+        machine.user_bytes = seen.user_bytes;
+        machine.other_tracers = other_tracers;
+    }
 }
 
 /// Watches a machine from its creation on.
@@ -35,7 +42,7 @@ pub struct DisturbanceWatch {
 
 impl DisturbanceWatch {
     /// Begins; `cpus` are those whose frequency matters.
-    pub(super) fn start(host: Host, cpus: &[u32]) -> Self {
+    fn start(host: Host, cpus: &[u32]) -> Self {
         DisturbanceWatch {
             online: host.online_cpus().len().max(1) as f64,
             cpus: cpus.to_vec(),

@@ -8,8 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{DisturbanceWatch, checks, cpus, disturbance, machine};
-use bpfcost_record::{Disturbance, Machine};
+use super::cpus;
 
 /// The machine that this program runs on, seen through its `/proc` and `/sys`.
 #[derive(Clone, Debug)]
@@ -78,35 +77,5 @@ impl Host {
     /// Refuses CPUs that are offline or that the machine doesn't have.
     pub fn usable_cpus(&self, asked: &[u32]) -> Result<(), super::CpuError> {
         cpus::usable_cpus(asked, &self.online_cpus(), &self.possible_cpus())
-    }
-
-    /// The machine's fingerprint, undisturbed so far.
-    pub fn machine(&self) -> Machine {
-        machine::fingerprint(self)
-    }
-
-    /// Capabilities that measuring needs and this process lacks, by name.
-    pub fn missing_capabilities(&self) -> Vec<&'static str> {
-        checks::missing_capabilities(&self.read("/proc/self/status").unwrap_or_default())
-    }
-
-    /// Whether the kernel shows this process BPF programs that it has not loaded itself.
-    pub fn sees_other_programs(&self) -> bool {
-        checks::sees_others(&self.read("/proc/self/status").unwrap_or_default())
-    }
-
-    /// What `bpfcost check` shows: what can be measured here, and what will disturb it.
-    pub fn checks(&self) -> Vec<super::Check> {
-        checks::checks(self)
-    }
-
-    /// Starts watching what disturbs a run on `cpus`.
-    pub fn watch(&self, cpus: &[u32]) -> DisturbanceWatch {
-        DisturbanceWatch::start(self.clone(), cpus)
-    }
-
-    /// Writes down in a fingerprint what disturbed the run.
-    pub fn disturbed(machine: &mut Machine, disturbance: &Disturbance, other_tracers: Vec<String>) {
-        disturbance::write_down(machine, disturbance, other_tracers);
     }
 }

@@ -7,30 +7,32 @@ use memchr::memmem::find;
 use super::Host;
 use bpfcost_record::Machine;
 
-/// Reads the fingerprint of a machine; what can't be read stays empty.
-pub(super) fn fingerprint(host: &Host) -> Machine {
-    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
-    Machine {
-        kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        kernel_build: host.read("/proc/sys/kernel/version").unwrap_or_default(),
-        cpu: cpu_model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-        cpus: u32::try_from(host.online_cpus().len()).unwrap_or(u32::MAX),
-        virtualised: virtualised(host, &cpuinfo),
-        clocksource: host
-            .read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .unwrap_or_default(),
-        governor: governor(host),
-        smt: smt(host.read("/sys/devices/system/cpu/smt/active").as_deref()),
-        irq_time: irq_time(host),
-        mitigations: mitigations(host),
-        jit: matches!(
-            host.read("/proc/sys/net/core/bpf_jit_enable").as_deref(),
-            Some("1" | "2")
-        ),
-        bpf_stats: host
-            .read("/proc/sys/kernel/bpf_stats_enabled")
-            .is_some_and(|on| on != "0"),
-        ..Machine::default()
+impl Host {
+    /// The machine's fingerprint, undisturbed so far; what can't be read stays empty.
+    pub fn machine(&self) -> Machine {
+        let cpuinfo = self.read("/proc/cpuinfo").unwrap_or_default();
+        Machine {
+            kernel: self.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            kernel_build: self.read("/proc/sys/kernel/version").unwrap_or_default(),
+            cpu: cpu_model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpus: u32::try_from(self.online_cpus().len()).unwrap_or(u32::MAX),
+            virtualised: virtualised(self, &cpuinfo),
+            clocksource: self
+                .read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .unwrap_or_default(),
+            governor: governor(self),
+            smt: smt(self.read("/sys/devices/system/cpu/smt/active").as_deref()),
+            irq_time: irq_time(self),
+            mitigations: mitigations(self),
+            jit: matches!(
+                self.read("/proc/sys/net/core/bpf_jit_enable").as_deref(),
+                Some("1" | "2")
+            ),
+            bpf_stats: self
+                .read("/proc/sys/kernel/bpf_stats_enabled")
+                .is_some_and(|on| on != "0"),
+            ..Machine::default()
+        }
     }
 }
 

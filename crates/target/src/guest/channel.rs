@@ -14,7 +14,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{GuestError, Hooks, Job, Message, Requests, command::SHARED};
+use super::{GuestError, Hooks, Job, Message, command::SHARED};
 use bpfcost_process::reaper::Scratch;
 
 /// The journal of the run's earlier parts.
@@ -206,7 +206,7 @@ impl Tail {
 /// The guest's end of the channel.
 #[derive(Debug)]
 pub struct GuestChannel {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     stream: File,
     looked: Instant,
     doze: Duration,
@@ -235,11 +235,6 @@ impl GuestChannel {
     /// The journal of the run's earlier parts.
     pub fn journal(&self) -> PathBuf {
         self.folder.join(JOURNAL)
-    }
-
-    /// Requests to the host, sent over this channel.
-    pub fn requests(&self) -> io::Result<Requests> {
-        Requests::open(&self.folder)
     }
 
     /// Sends a message, in one write.

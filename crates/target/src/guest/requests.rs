@@ -18,6 +18,13 @@ use super::{GuestChannel, Message, channel::answer_name};
 /// Interval at which the guest looks for an answer. Each look is a message to the host and takes CPU time.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+impl GuestChannel {
+    /// Requests to the host, sent over this channel.
+    pub fn requests(&self) -> io::Result<Requests> {
+        Requests::open(&self.folder)
+    }
+}
+
 /// Sends requests to the host.
 #[derive(Debug)]
 pub struct Requests {

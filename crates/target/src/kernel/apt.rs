@@ -11,7 +11,7 @@ use super::{
     Error, Package, StepObserver,
     command::{CommandOutput, Step, is_full},
     error::{ANOTHER, WORDS, failed},
-    mirror::{self, Mirror},
+    mirror::{self, Mirror, complaint},
 };
 use bpfcost_process::program::{APT_CACHE, APT_GET, Program};
 
@@ -253,22 +253,6 @@ const UNREACHED: &[&str] = &[
     "Network is unreachable",
     "Failed to fetch",
 ];
-
-/// The most informative complaint of apt, in one line: a warning says why a signature is wrong, the
-/// error after it only that it is.
-pub(super) fn complaint(output: &CommandOutput) -> String {
-    let lines = || output.err.lines().map(str::trim);
-    let bare = |line: &str| {
-        line.trim_start_matches("W: ")
-            .trim_start_matches("E: ")
-            .to_owned()
-    };
-    lines()
-        .find(|line| line.starts_with("W: GPG error") || line.starts_with("W: OpenPGP"))
-        .or_else(|| lines().find(|line| line.starts_with("E: ")))
-        .or_else(|| lines().next())
-        .map_or_else(|| "it printed nothing".to_owned(), bare)
-}
 
 /// `dlstatus:1:14.4774:Retrieving file 1 of 1`: a percentage, on apt's status line.
 fn share(line: &str) -> Option<f64> {

@@ -36,28 +36,30 @@ const LINES: f64 = 2190.0;
 /// A header that it includes, and its package.
 const HEADERS: [(&str, &str); 1] = [("usr/include/libelf.h", "libelf-dev")];
 
-/// Builds it, unless it is there from the same source and configuration.
-pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Addition, Error> {
-    if env::consts::ARCH != "x86_64" {
-        return Err(no_architecture(env::consts::ARCH));
+impl Store {
+    /// Builds the kernel with frame pointers, `6.12-fp`, unless it is there from the same source and configuration.
+    pub fn build_frame_pointer(&self, observer: &dyn StepObserver) -> Result<Addition, Error> {
+        if env::consts::ARCH != "x86_64" {
+            return Err(no_architecture(env::consts::ARCH));
+        }
+        look_for_tools(&self.system)?;
+        let staging = Staging::begin(&self.folder, observer)?;
+        let suite = Suite::open(SUITE, &self.system, &staging, observer)?;
+        let source = suite.package(SOURCE)?;
+        let origin = Origin::Built {
+            source: source.clone(),
+            config_sha256: hex(&Sha256::digest(CONFIG)),
+        };
+        if let Some(manifest) = self.whole(|one| *one == origin)? {
+            return Ok(Addition::Already(manifest));
+        }
+        staging.need_room(ROOM_BYTES)?;
+        let tree = unpack(&suite, source, &staging, observer)?;
+        let built = make(&tree, &staging, observer)?;
+        let release = image::release(&built)?;
+        fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
+        staging.keep(&release, origin).map(Addition::New)
     }
-    look_for_tools(&store.system)?;
-    let staging = Staging::begin(&store.folder, observer)?;
-    let suite = Suite::open(SUITE, &store.system, &staging, observer)?;
-    let source = suite.package(SOURCE)?;
-    let origin = Origin::Built {
-        source: source.clone(),
-        config_sha256: hex(&Sha256::digest(CONFIG)),
-    };
-    if let Some(manifest) = store.whole(|one| *one == origin)? {
-        return Ok(Addition::Already(manifest));
-    }
-    staging.need_room(ROOM_BYTES)?;
-    let tree = unpack(&suite, source, &staging, observer)?;
-    let built = make(&tree, &staging, observer)?;
-    let release = image::release(&built)?;
-    fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
-    staging.keep(&release, origin).map(Addition::New)
 }
 
 /// Refuses to begin without the programs and headers that a build needs.

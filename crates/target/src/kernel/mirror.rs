@@ -2,7 +2,11 @@
 
 use std::{fs, path::Path};
 
-use super::{Error, StepObserver, apt::complaint, command::Step, error::program_failed};
+use super::{
+    Error, StepObserver,
+    command::{CommandOutput, Step},
+    error::program_failed,
+};
 use bpfcost_process::program::APT_GET;
 
 /// Suites that only an archive of Debian has, besides the release of this system.
@@ -83,6 +87,22 @@ fn choose(listed: &str, codename: Option<&str>) -> Option<Mirror> {
         })
     };
     codename.into_iter().chain(SUITES).find_map(usable)
+}
+
+/// The most informative complaint of apt, in one line: a warning says why a signature is wrong, the
+/// error after it only that it is.
+pub(super) fn complaint(output: &CommandOutput) -> String {
+    let lines = || output.err.lines().map(str::trim);
+    let bare = |line: &str| {
+        line.trim_start_matches("W: ")
+            .trim_start_matches("E: ")
+            .to_owned()
+    };
+    lines()
+        .find(|line| line.starts_with("W: GPG error") || line.starts_with("W: OpenPGP"))
+        .or_else(|| lines().find(|line| line.starts_with("E: ")))
+        .or_else(|| lines().next())
+        .map_or_else(|| "it printed nothing".to_owned(), bare)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     Error, KNOWN_SUITES, Kernel, Manifest, Origin, StepObserver, command,
     debian::{self, Suite},
     error::{WORDS, failed, here},
-    frame_pointer, image,
+    image,
     manifest::{image_in, modules_in},
     modules, place, release,
     staging::Staging,
@@ -145,11 +145,6 @@ impl Store {
             )));
         }
         self.add_suite(word, observer)
-    }
-
-    /// Builds the kernel with frame pointers, `6.12-fp`.
-    pub fn build_frame_pointer(&self, observer: &dyn StepObserver) -> Result<Addition, Error> {
-        frame_pointer::build(self, observer)
     }
 
     /// A kept kernel from there that is as it was added.
