@@ -20,6 +20,18 @@ pub struct Map<'a> {
     pub(super) store: Option<&'a Store>,
 }
 
+impl Probes {
+    /// A map of the object.
+    pub fn map(&self, name: &str) -> Result<Map<'_>> {
+        let (index, map) = self.find(name)?;
+        Ok(Map {
+            probes: self,
+            map,
+            store: self.stores[index].as_ref(),
+        })
+    }
+}
+
 impl Map<'_> {
     /// The value of a key of an array or a table; `None` where there is none.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -2,7 +2,6 @@
 
 use super::{
     error::{Error, Result},
-    map::Map,
     store::{Store, wrong},
     target::Target,
     trace::TraceLine,
@@ -293,16 +292,6 @@ impl Probes {
         places.iter().flatten().map(count).collect()
     }
 
-    /// A map of the object.
-    pub fn map(&self, name: &str) -> Result<Map<'_>> {
-        let (index, map) = self.find(name)?;
-        Ok(Map {
-            probes: self,
-            map,
-            store: self.stores[index].as_ref(),
-        })
-    }
-
     /// Reads the records that the processes' rings have for a map: `take` gets the process and the record. Also releases
     /// what ended processes have locked of tables, as [`Self::trace`] does.
     pub fn consume(&mut self, name: &str, mut take: impl FnMut(i32, &[u8])) -> Result<()> {
@@ -329,7 +318,7 @@ impl Probes {
         self.targets.values().map(Target::trace_dropped).sum()
     }
 
-    fn find(&self, name: &str) -> Result<(usize, &LoadedMap)> {
+    pub(super) fn find(&self, name: &str) -> Result<(usize, &LoadedMap)> {
         let maps = self.object.maps();
         // A section's map is named for the object, too.
         let is_it =

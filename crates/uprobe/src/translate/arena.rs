@@ -11,7 +11,7 @@ use super::{
     },
     error::Result,
     instruction::{Cast, Instruction, Width},
-    labels::ShortJump,
+    jumps::ShortJump,
     maps::ArenaPlace,
     pointers::ArenaUse,
     translator::Pass,
@@ -19,8 +19,6 @@ use super::{
 
 /// The bits of an address in a page of 4,096 bytes.
 const PAGE_BITS: u8 = 12;
-/// Stack that asking for a page takes: the return address and seven registers.
-pub(super) const TOUCH_STACK: u32 = 8 * 8;
 
 /// `rt_sigprocmask` reads a signal set of 8 bytes before it rejects a `how` that it does not have: a page that can't be
 /// there is `EFAULT`, and no signal.

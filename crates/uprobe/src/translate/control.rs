@@ -31,9 +31,6 @@ mod id {
 const EINVAL: u64 = -22_i64 as u64;
 const E2BIG: u64 = -7_i64 as u64;
 
-/// Stack that `bpf_loop` takes with the return address of its call.
-pub(super) const LOOP_STACK: u32 = 6 * 8;
-
 pub(super) const LOAD: Memory<'static> = Memory {
     prefix: 0,
     size: Size::S64,

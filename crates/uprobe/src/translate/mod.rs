@@ -27,6 +27,7 @@ mod helper_name;
 mod helper_table;
 pub mod helpers;
 mod instruction;
+mod jumps;
 mod kernel_image;
 mod labels;
 mod map_use;

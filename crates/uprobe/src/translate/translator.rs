@@ -2,9 +2,7 @@
 
 use super::{
     Backend, FunctionOffset, MachineCode, MapLayout, MapPlace, Program,
-    arena::TOUCH_STACK,
     assembler::{Assembler, R8, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Reg},
-    control::LOOP_STACK,
     error::{Error, Result},
     function::{self, Function},
     helper_table::HelperTable,
@@ -17,6 +15,11 @@ use super::{
 
 /// R0 to R10, as the kernel has them on x86-64: arguments and results of helpers need no moves.
 const REGISTERS: [Reg; 11] = [RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP];
+
+/// Stack that `bpf_loop` takes with the return address of its call (`control.rs`).
+const LOOP_STACK: u32 = 6 * 8;
+/// Stack that asking for a page of an arena takes: the return address and seven registers (`arena.rs`).
+const TOUCH_STACK: u32 = 8 * 8;
 
 /// Our own translator of BPF to x86-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
