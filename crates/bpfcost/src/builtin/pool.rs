@@ -13,6 +13,7 @@ mod epoch;
 mod fixture;
 mod kind;
 mod line;
+mod load;
 mod proof;
 mod space;
 mod spin;

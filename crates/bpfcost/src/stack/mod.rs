@@ -2,10 +2,12 @@
 //! lines, a flame graph or JSON.
 
 mod flame;
+mod frame;
 mod profile;
 mod symbols;
 mod text;
 
-pub use profile::{Frame, Profile, ProfileInput, ProfiledStack};
+pub use frame::Frame;
+pub use profile::{Profile, ProfileInput, ProfiledStack};
 pub use symbols::SymbolHistory;
 pub use text::{end, event, frames, summary, table};

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     io::{self, Write},
 };
 
@@ -12,7 +11,7 @@ use bpfcost_bpf::{
 };
 use serde::{Serialize, Serializer};
 
-use super::SymbolHistory;
+use super::{Frame, SymbolHistory};
 
 /// Names on a stack of calls whose callers are hidden: ftrace or kprobes have put their own address there.
 const HIDING: [&str; 3] = [
@@ -20,43 +19,6 @@ const HIDING: [&str; 3] = [
     "arch_rethook_trampoline",
     "kretprobe_trampoline",
 ];
-
-/// A frame of a stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Frame {
-    /// Address at which the function goes on.
-    pub address: u64,
-    /// The function, or the address where none is known.
-    pub name: String,
-    /// The module that it is in, or `bpf`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
-    /// Bytes behind the function's start.
-    pub offset: u64,
-}
-
-impl Frame {
-    /// The function and its module, without the offset.
-    pub fn function(&self) -> String {
-        match &self.module {
-            Some(module) => format!("{} [{module}]", self.name),
-            None => self.name.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Frame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.name)?;
-        if self.offset > 0 {
-            write!(f, "+{:#x}", self.offset)?;
-        }
-        match &self.module {
-            Some(module) => write!(f, " [{module}]"),
-            None => Ok(()),
-        }
-    }
-}
 
 /// A stack by name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use bpfcost_bpf::{CpuPin, attach::Sites};
 
 use super::{
     Attaching, AttachingCase,
-    proof::AttachingProof,
-    stop::{self, LongestStop},
+    proof::{AttachingProof, Step},
+    stop,
 };
 use crate::builtin::memory::{self, KernelMemory};
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
@@ -25,13 +25,6 @@ pub(super) struct AttachingEpoch {
     /// The CPU on which another thread is watched, where there is another one.
     other: Option<u32>,
     _pinned: CpuPin,
-}
-
-/// Duration of a step, in nanoseconds, and the longest stops of the other thread meanwhile.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
-    pub(super) ns: f64,
-    pub(super) stop: Option<LongestStop>,
 }
 
 impl AttachingEpoch {

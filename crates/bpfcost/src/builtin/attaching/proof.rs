@@ -4,8 +4,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bpfcost_bpf::attach::SiteCounts;
 
-use super::{AttachingCase, DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS, epoch::Step};
+use super::{
+    AttachingCase, DETACH_NS, EXTRA_INTERRUPTION_US, KERNEL_BYTES, LOAD_NS, stop::LongestStop,
+};
 use bpfcost_model::{Problem, Trial, differs};
+
+/// Duration of a step, in nanoseconds, and the longest stops of the other thread meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Step {
+    pub(super) ns: f64,
+    pub(super) stop: Option<LongestStop>,
+}
 
 /// All that was seen in a trial.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Cases and pairs of `pool`: a pool under a load, the loop without a pool, and cache lines that CPUs change in
 //! turn.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
-use super::{kind::PoolKind, space::Space};
+use super::{kind::PoolKind, load::PoolLoad, space::Space};
 use bpfcost_model::{Case, Pair, Role, Sizing};
 
 /// Parameters of a case.
@@ -17,26 +17,6 @@ pub(super) enum PoolCase {
     Line(CacheLine),
 }
 
-/// A load: who wants how many objects for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PoolLoad {
-    pub(super) threads: usize,
-    pub(super) objects: ObjectCount,
-    /// Multiplications while an object is held, each of which needs the one before.
-    pub(super) hold: u32,
-    /// Objects that are taken before they are returned.
-    pub(super) bulk: usize,
-}
-
-/// Number of objects in a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ObjectCount {
-    /// For each CPU, and each object that is taken at a time.
-    PerCpu(usize),
-    /// In all.
-    Total(usize),
-}
-
 /// Who else changes a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheLine {
@@ -46,27 +26,6 @@ pub(super) enum CacheLine {
     Near,
     /// A core of another socket.
     Far,
-}
-
-/// Default values that names of cases leave out: two objects for each CPU, returned at once, one by one.
-const USUAL: (ObjectCount, u32, usize) = (ObjectCount::PerCpu(2), 0, 1);
-
-impl ObjectCount {
-    pub(super) fn count(self, cpus: usize, bulk: usize) -> usize {
-        match self {
-            ObjectCount::PerCpu(each) => each.saturating_mul(cpus).saturating_mul(bulk),
-            ObjectCount::Total(all) => all,
-        }
-    }
-}
-
-impl fmt::Display for ObjectCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ObjectCount::PerCpu(each) => write!(f, "{each}x"),
-            ObjectCount::Total(all) => write!(f, "{all}"),
-        }
-    }
 }
 
 /// Cache lines: who changes them, their names, and what that means.
@@ -83,45 +42,6 @@ const LINES: [(CacheLine, &str, &str); 3] = [
         "changed in turn with a core of another socket: half a round trip",
     ),
 ];
-
-impl PoolLoad {
-    /// The factors in which a load is not the usual one, as names have them.
-    fn unusual(&self) -> Vec<String> {
-        let (objects, hold, bulk) = USUAL;
-        [
-            (self.objects != objects).then(|| format!("objects-{}", self.objects)),
-            (self.hold != hold).then(|| format!("hold-{}", self.hold)),
-            (self.bulk != bulk).then(|| format!("bulk-{}", self.bulk)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
-    /// The heading for all cases of this load.
-    fn group(&self) -> String {
-        match self.unusual()[..] {
-            [] => "two objects a CPU, returned at once".to_owned(),
-            ref unusual => unusual.join(", ").replace('-', " "),
-        }
-    }
-
-    fn factors(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([
-            ("threads".to_owned(), self.threads.to_string()),
-            ("hold".to_owned(), self.hold.to_string()),
-            ("bulk".to_owned(), self.bulk.to_string()),
-        ])
-    }
-
-    /// The same without objects: what a floor knows of a load.
-    fn bare(self) -> Self {
-        PoolLoad {
-            objects: USUAL.0,
-            ..self
-        }
-    }
-}
 
 impl PoolCase {
     pub(super) fn name(self) -> String {

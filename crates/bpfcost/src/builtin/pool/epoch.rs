@@ -9,10 +9,11 @@ use anyhow::{Context, Result, anyhow};
 
 use super::{
     super::thread_group::{ThreadGroup, WAIT_TIMEOUT, may_pin},
-    case::{PoolCase, PoolLoad, all},
+    case::{PoolCase, all},
     fixture::{Floor, TimedObjects, UsePattern},
     kind::PoolKind,
     line::{self, CpuLocation},
+    load::PoolLoad,
     space::Space,
 };
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};

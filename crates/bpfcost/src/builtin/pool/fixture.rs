@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     super::thread_group::{Member, ThreadGroup, WAIT_TIMEOUT},
-    proof::{PoolContents, TrialCounts},
+    proof::{PoolContents, ThreadCount, TrialCounts},
 };
 use bpfcost_model::Fault;
 
@@ -89,23 +89,6 @@ pub(super) struct PoolFixture<P> {
     pool: P,
     cpus: usize,
     stamps: Box<[CachePadded<Stamp>]>,
-}
-
-/// Counts of one thread in a trial.
-#[derive(Debug)]
-pub(super) struct ThreadCount {
-    /// Pairs in the timed phase.
-    pub(super) pairs: u64,
-    /// Pairs that were timed one by one.
-    pub(super) single: u64,
-    /// Pairs of the timed phase that found the pool empty at first.
-    pub(super) misses: u64,
-    /// Objects that another had signed meanwhile, or that there are not.
-    pub(super) foreign: u64,
-    /// When all were there, and when this one was done.
-    pub(super) timed: Option<(Instant, Instant)>,
-    /// Nanoseconds of single pairs.
-    pub(super) latency: Histogram<u32>,
 }
 
 impl<P: Pool + 'static> PoolFixture<P> {

@@ -1,15 +1,34 @@
 //! The checks of a trial of `pool`: every thread did its pairs, each use of an object was counted, and all objects
 //! are there afterwards, each once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use hdrhistogram::Histogram;
 
-use super::fixture::ThreadCount;
 use bpfcost_model::{Batch, Problem, Trial, differs};
 
 /// Pairs per second of all threads together.
 pub(super) const PAIRS_PER_S: &str = "pairs_per_s";
+
+/// Counts of one thread in a trial.
+#[derive(Debug)]
+pub(super) struct ThreadCount {
+    /// Pairs in the timed phase.
+    pub(super) pairs: u64,
+    /// Pairs that were timed one by one.
+    pub(super) single: u64,
+    /// Pairs of the timed phase that found the pool empty at first.
+    pub(super) misses: u64,
+    /// Objects that another had signed meanwhile, or that there are not.
+    pub(super) foreign: u64,
+    /// When all were there, and when this one was done.
+    pub(super) timed: Option<(Instant, Instant)>,
+    /// Nanoseconds of single pairs.
+    pub(super) latency: Histogram<u32>,
+}
 
 /// All counts of a trial.
 #[derive(Debug)]

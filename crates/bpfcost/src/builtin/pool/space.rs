@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 
 use super::{
     super::factor::{list, within},
-    case::{ObjectCount, PoolLoad},
     kind::PoolKind,
+    load::{ObjectCount, PoolLoad},
 };
 use bpfcost_text::suggest;
 
