@@ -7,8 +7,8 @@ pub mod parts;
 use bpfcost_model::Unit;
 use bpfcost_record::{CostEstimate, Reading, Record};
 use bpfcost_report::{
-    cost,
     csv::{self, CsvColumns},
+    estimate,
     section::table_sections,
     style::Tone,
     table::{Cell, Head, Note, Table},
@@ -158,7 +158,8 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         .iter()
         .filter_map(|row| Some(row.kernel_empty?.value));
     let empty: Vec<f64> = empty.filter(|value| value.is_finite()).collect();
-    let empty = bpfcost_stats::sample::median(&empty).map(|value| cost::value(value, None, unit));
+    let empty =
+        bpfcost_stats::sample::median(&empty).map(|value| estimate::value(value, None, unit));
     let kernel = empty.map(|empty| {
         format!(
             "by the kernel: run_time_ns ∕ run_cnt of the body, minus that of the empty program (median: {empty} \
@@ -195,7 +196,7 @@ fn part(part: Option<CostEstimate>, unit: Unit) -> Cell {
     let part = part.filter(|part| part.value.is_finite());
     part.map_or_else(Cell::default, |CostEstimate { value, ci95 }| {
         let text = if unit.is_counted() {
-            cost::value(value, ci95, unit)
+            estimate::value(value, ci95, unit)
         } else {
             number::with_reach(value, ci95)
         };
@@ -220,7 +221,7 @@ fn answer(sum: &PartsSum, unit: Unit) -> Cell {
 /// Note about a sum that does not add up, or that cannot be judged.
 fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
     let CostEstimate { value, ci95 } = sum.residual;
-    let decimals = cost::decimals(value, ci95, unit);
+    let decimals = estimate::decimals(value, ci95, unit);
     let ends = ci95.map(|ends| number::signed_interval(ends, decimals));
     let left = format!(
         "{} {unit} {}",

@@ -1,7 +1,10 @@
 //! The cost of a case for comparisons and reports: raw, or net if the cases span a grid. In a grid the floor is the
 //! cost of the event itself, and would dilute every difference.
 
-use crate::{CaseRecord, Record, Status, exact};
+use crate::{
+    CaseRecord, Record, Status,
+    recorded_count::{recorded_range, recorded_rounding},
+};
 use bpfcost_model::Role;
 
 /// A value with its 95 % interval; counts have none, and neither have values of too few epochs.
@@ -32,8 +35,8 @@ impl Cost {
         let raw = case.raw.as_ref()?;
         Some(Cost {
             value: raw.value,
-            ends: exact::recorded_range(case).or(raw.ci95),
-            rounding: exact::recorded_rounding(case),
+            ends: recorded_range(case).or(raw.ci95),
+            rounding: recorded_rounding(case),
             part: 1.0,
         })
     }

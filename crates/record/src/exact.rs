@@ -8,10 +8,10 @@
 use bpfcost_stats::{Count, Sample, Sense, count, judge_exact, verdict::Verdict as StatsVerdict};
 
 use crate::{
-    BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
-    run_data,
+    BudgetVerdict, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord, raw,
+    recorded_count::{ops, rounding},
 };
-use bpfcost_measure::{Calibration, CaseData, Centre};
+use bpfcost_measure::{CaseData, Centre};
 use bpfcost_model::Pair;
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
@@ -39,16 +39,6 @@ pub(super) fn load_counts(data: &CaseData) -> Vec<f64> {
     data.samples.iter().map(of_load).collect()
 }
 
-/// Operations over which the clock's rounding is spread.
-fn ops(calibration: Option<Calibration>) -> u64 {
-    calibration.map_or(1, |calibration| calibration.batch.0)
-}
-
-/// The largest difference between two values that are the same: the clock rounds.
-fn rounding(calibration: Option<Calibration>) -> f64 {
-    4.0 / ops(calibration) as f64
-}
-
 /// A case's count and the description of its trials; `None` without trials.
 pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
     let count = whole(data)?;
@@ -61,7 +51,7 @@ pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
         // What is far from the rest met another state of the same tables: no accident.
         outliers: 0,
         modes: Vec::new(),
-        ..run_data::raw(&data.samples, load_counts, None, Centre::Typical)?
+        ..raw::raw(&data.samples, load_counts, None, Centre::Typical)?
     })
 }
 
@@ -163,60 +153,6 @@ pub(super) fn range(side: &[Cost]) -> Option<[f64; 2]> {
     Some([low, ranges().map(|range| range[1]).reduce(f64::max)?])
 }
 
-/// Rounding of the counts of a case, from its record.
-pub fn recorded_rounding(case: &CaseRecord) -> f64 {
-    rounding(case.calibration)
-}
-
-/// The number of loads that must agree to represent a case whose trials don't: two may by chance.
-const AGREEING_LOADS: usize = 3;
-
-/// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
-pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
-    let raw = case.raw.as_ref()?;
-    let [low, high] = raw.loads?;
-    let repeats = raw.repeats != Some(0) || raw.epochs >= AGREEING_LOADS;
-    let [low, high] = if repeats && high - low <= recorded_rounding(case) {
-        [raw.value; 2]
-    } else if raw.repeats == Some(0) {
-        [raw.min, raw.max]
-    } else {
-        [low, high]
-    };
-    let mean = rare_work(case).map_or(raw.value, |rare| rare.mean);
-    Some([low.min(mean), high.max(mean)])
-}
-
-/// Batches that disagree with the count on which most agree: work that is done now and then.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RareWork {
-    /// Batches that disagree, and all.
-    pub batches: [usize; 2],
-    /// The mean of all.
-    pub mean: f64,
-}
-
-/// The fewest disagreeing batches that are no accident: one may have been interrupted without notice.
-const FEWEST_RARE: usize = 2;
-/// The mean number of instructions from which work that is done now and then counts: half of the one that a gate sees.
-const MIN_RARE: f64 = 0.5;
-
-/// The batches of a counted case that disagree with its count, if they are more than an accident; `None` where no count
-/// repeats.
-pub fn rare_work(case: &CaseRecord) -> Option<RareWork> {
-    let raw = case.raw.as_ref().filter(|raw| raw.repeats > Some(0))?;
-    let [low, high] = raw.loads?;
-    let rounding = recorded_rounding(case);
-    let samples = Sample::new(&case.samples.concat())?;
-    let agrees = |value: &&f64| (low - rounding..=high + rounding).contains(*value);
-    let agree = samples.values().iter().filter(agrees).count();
-    let batches = [samples.len() - agree, samples.len()];
-    let mean = samples.mean();
-    let beyond = f64::max(mean - high, low - mean);
-    let differs = batches[0] >= FEWEST_RARE && beyond > MIN_RARE.max(rounding);
-    differs.then_some(RareWork { batches, mean })
-}
-
 /// The widest range over loads that a count of these takes, as a share of it; 0 where every load gives one number.
 pub(super) fn widest(costs: &[Cost]) -> f64 {
     let widths = costs.iter().filter_map(|cost| {
@@ -229,6 +165,8 @@ pub(super) fn widest(costs: &[Cost]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorded_count::{rare_work, recorded_range};
+    use bpfcost_measure::Calibration;
     use bpfcost_model::Batch;
 
     fn case(samples: &[&[f64]]) -> CaseData {

@@ -24,8 +24,10 @@ mod judgement;
 mod net;
 mod noise;
 mod overhead_difference;
+mod raw;
 mod reading;
 mod record_group;
+mod recorded_count;
 mod run_data;
 mod safeguards;
 #[cfg(any(test, feature = "samples"))]
@@ -50,7 +52,6 @@ pub use cross_target::{
     by_experiment,
 };
 pub use disturbance::Disturbance;
-pub use exact::{rare_work, recorded_rounding};
 pub use file::{FileError, load, writable, write};
 pub use file::{parse as parse_records, replace};
 pub use history::{CaseLevels, SessionHistory};
@@ -59,6 +60,7 @@ pub use journal::{Contents, Header, Journal, JournalNote, journal_path, read_jou
 pub use journal_error::JournalError;
 pub use net::RESET_TWICE;
 pub use reading::Reading;
+pub use recorded_count::{rare_work, recorded_rounding};
 pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
 pub use session_spread::case_levels;

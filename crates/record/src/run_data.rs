@@ -1,20 +1,20 @@
 //! The data of a run in the shape from which the parts of its record are computed.
 
 use bpfcost_stats::{
-    Differences, Estimate, Policy, Quantity, Sample, Sense, Total, TotalRatio, hodges_lehmann,
+    Differences, Estimate, Policy, Quantity, Sense, Total, TotalRatio, hodges_lehmann,
     looks::first_look,
-    modes,
     sample::{epoch_medians, median},
     spread as spreads,
     undisturbed::Undisturbed,
 };
 
 use crate::{
-    CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
-    Status, UndisturbedRecord, exact,
+    CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, SpreadRecord, Status,
+    UndisturbedRecord, exact,
     judgement::{Candidate, judge_run, mean_epoch_s},
     net::{NetInputs, Unnoticed, net, second_reset},
     noise::{null_readings, widest},
+    raw,
     reading::Reading,
     totals,
     undisturbed_case::{NotUndisturbed, UndisturbedCase, centre, undisturbed},
@@ -134,7 +134,9 @@ impl RunData {
             secondary_slices: data.secondary_slices.clone(),
             raw: match (ok, plan.counts()) {
                 (false, _) => None,
-                (true, false) => raw(&data.samples, &self.found[index], known, self.centre(index)),
+                (true, false) => {
+                    raw::raw(&data.samples, &self.found[index], known, self.centre(index))
+                }
                 (true, true) => exact::raw(data, &self.found[index]),
             },
             net: net(leading),
@@ -424,44 +426,4 @@ fn bearing(medians: Vec<f64>, aborted: bool) -> Vec<f64> {
     } else {
         medians
     }
-}
-
-/// A case's own value and the description of its trials; `None` without trials.
-pub(super) fn raw(
-    samples: &[Vec<f64>],
-    found: &[f64],
-    undisturbed: Option<&Undisturbed>,
-    centre: Centre,
-) -> Option<Raw> {
-    let trials = Sample::new(&samples.concat())?;
-    let epochs = undisturbed.map_or(found, |one| &one.values);
-    Some(Raw {
-        epochs: epochs.iter().filter(|value| value.is_finite()).count(),
-        trials: trials.len(),
-        value: centre.value(epochs)?,
-        ci95: match undisturbed {
-            Some(known) => known.estimate(),
-            None => centre.estimate(found),
-        }
-        .map(|e| [e.low, e.high]),
-        loads: None,
-        repeats: None,
-        min: trials.min(),
-        max: trials.max(),
-        p50: trials.median(),
-        p90: trials.quantile(0.90),
-        p99: trials.quantile(0.99),
-        // A single trial has no spread.
-        stddev: trials.stddev().unwrap_or(0.0),
-        cv: trials.cv().unwrap_or(0.0),
-        outliers: trials.outliers(),
-        modes: modes::two_modes(epochs)
-            .into_iter()
-            .flatten()
-            .map(|mode| ModeRecord {
-                value: mode.value,
-                share: mode.share,
-            })
-            .collect(),
-    })
 }

@@ -1,6 +1,11 @@
 //! Cost of a case as text, raw or net ([`Record::cost`]), with the spread that stands beside it.
 
-use crate::{absent, notes, style::Tone};
+use crate::{
+    absent,
+    estimate::{half_width, value},
+    notes,
+    style::Tone,
+};
 use bpfcost_model::{Role, Unit};
 use bpfcost_record::{CaseRecord, Cost, Net, Raw, Record, Status, recorded_rounding};
 use bpfcost_text::{
@@ -182,20 +187,6 @@ pub(crate) fn valid(case: &CaseRecord) -> Option<&Raw> {
     case.raw.as_ref().filter(|_| case.status == Status::Ok)
 }
 
-/// Decimals of a value: as many as its interval supports, or as a count needs.
-pub fn decimals(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> usize {
-    if unit.is_counted() {
-        number::counted_decimals(value)
-    } else {
-        number::estimate_decimals(value, ci95)
-    }
-}
-
-/// A value without its unit.
-pub fn value(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> String {
-    number::fixed(value, decimals(value, ci95, unit))
-}
-
 /// `100 (+53 %)`: the cost as found, and the increase over the undisturbed cost.
 pub(crate) fn as_found(found: f64, undisturbed: f64) -> String {
     let more = number::change(found / undisturbed - 1.0, None).0;
@@ -225,23 +216,6 @@ pub(crate) fn range(case: &CaseRecord) -> Option<String> {
     let [low, high] = loads.filter(|[low, high]| high - low > recorded_rounding(case))?;
     let [low, high] = number::apart([low, high]);
     Some(format!("{low}–{high}"))
-}
-
-/// Half the width of a case's interval, as a share of its value.
-pub(crate) fn half_width(raw: &Raw) -> Option<f64> {
-    let [low, high] = raw.ci95?;
-    let share = (high - low) / 2.0 / raw.value.abs();
-    share.is_finite().then_some(share)
-}
-
-/// Uncertainty as a share of the value: half the interval, or the whole range over loads.
-pub(crate) fn relative_spread(raw: &Raw, unit: Unit) -> Option<f64> {
-    if unit.is_counted() {
-        let [low, high] = raw.loads?;
-        Some((high - low) / raw.value.abs()).filter(|share| share.is_finite())
-    } else {
-        half_width(raw)
-    }
 }
 
 /// Net cost: one number, a range, or that it is indistinguishable from the harness.

@@ -14,6 +14,7 @@ pub mod case_table;
 pub mod compare;
 pub mod cost;
 pub mod csv;
+pub mod estimate;
 pub mod figure;
 mod histogram;
 pub mod html;

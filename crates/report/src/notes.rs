@@ -1,7 +1,7 @@
 //! Notes on a case beside its numbers: problems, modes, too few epochs, dependence on the batch.
 
 use crate::{
-    cost::{half_width, value},
+    estimate::{half_width, value},
     style::Tone,
     table::Note,
 };

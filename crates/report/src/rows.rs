@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     cost::{self, CostText},
-    notes,
+    estimate, notes,
     style::Tone,
     table::Note,
     verdict,
@@ -117,7 +117,7 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
 }
 
 fn pair_row<'a>(comparison: &'a ComparisonRecord, record: &Record) -> PairRow<'a> {
-    let decimals = cost::decimals(comparison.difference, comparison.ci95, record.unit);
+    let decimals = estimate::decimals(comparison.difference, comparison.ci95, record.unit);
     let difference_interval = comparison
         .ci95
         .map(|ci95| number::signed_interval(ci95, decimals));

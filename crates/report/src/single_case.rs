@@ -3,7 +3,7 @@
 use bpfcost_stats::sample::median;
 
 use crate::{
-    cost, histogram, notes, rows,
+    estimate, histogram, notes, rows,
     table::{Cell, Head, Table},
     trials,
 };
@@ -38,7 +38,7 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
         let batch_ns = calibration.ns_per_op * calibration.batch.0 as f64;
         format!(
             "{} {unit}, a batch of {} operations takes {}",
-            cost::value(calibration.ns_per_op, None, unit),
+            estimate::value(calibration.ns_per_op, None, unit),
             number::count(calibration.batch.0),
             if unit.is_counted() {
                 // The clock of an exact target counts instructions: a ns is one.

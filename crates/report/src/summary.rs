@@ -2,7 +2,7 @@
 
 use crate::{
     budget::{self, Judged},
-    cost, target,
+    cost, estimate, target,
     view::ViewLayout,
 };
 use bpfcost_measure::{Stop, Warning};
@@ -56,7 +56,7 @@ pub(crate) fn reason(record: &Record) -> Option<&Warning> {
 /// Half the width of the typical case's interval, as a share of its value.
 pub(crate) fn typical_half_width(record: &Record) -> Option<f64> {
     let mut widths: Vec<f64> = valid_cases(record)
-        .filter_map(|(_, case)| cost::half_width(case.raw.as_ref()?))
+        .filter_map(|(_, case)| estimate::half_width(case.raw.as_ref()?))
         .collect();
     widths.sort_by(f64::total_cmp);
     widths.get(widths.len() / 2).copied()
@@ -103,7 +103,7 @@ fn costs(record: &Record) -> String {
             .in_reading(reading)
             .raw
             .and_then(|raw| raw.ci95);
-        let decimals = cost::decimals(*value, ci95, record.unit).min(1);
+        let decimals = estimate::decimals(*value, ci95, record.unit).min(1);
         let value = number::fixed(*value, decimals);
         format!("{value} {} ({})", record.unit, line(&case.name))
     };

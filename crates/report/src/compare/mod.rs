@@ -8,7 +8,7 @@ use anyhow::Result;
 
 pub use self::junit::render as junit;
 use crate::{
-    cost, rows,
+    estimate, rows,
     section::{Section, View, Warnings},
     style::Tone,
     table::{Cell, Head, Table},
@@ -110,7 +110,7 @@ fn side(change: &Change, side: Option<Side>) -> String {
     };
     match side.added.filter(|_| change.baseline.is_some()) {
         Some(added) => number::change(added, side.added_ci95).0,
-        None => cost::value(side.value, side.ci95, change.unit),
+        None => estimate::value(side.value, side.ci95, change.unit),
     }
 }
 

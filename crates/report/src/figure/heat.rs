@@ -5,10 +5,9 @@ use super::{
     tiles::{self, Tile},
 };
 use crate::{
-    case_table::{CaseCell, ColumnHead},
+    case_table::{CaseCell, CaseTable, ColumnHead},
     matrix::{self, Matrix},
     verdict,
-    view::grid::GridTable,
 };
 use bpfcost_record::VerdictRecord;
 
@@ -57,8 +56,7 @@ fn difference(cell: &CaseCell<'_>, head: &ColumnHead) -> Tile {
 }
 
 /// Costs of a grid, darker if higher; the shade is logarithmic, because costs differ by orders of magnitude.
-pub(crate) fn costs(grid: &GridTable<'_>) -> String {
-    let table = &grid.table;
+pub(crate) fn costs(table: &CaseTable<'_>) -> String {
     let cells = table.rows().flat_map(|row| &row.cells);
     let costs = cells.filter_map(|cell| cell.cost.map(|cost| cost.value));
     let logs = costs.filter(|value| *value > 0.0).map(f64::ln);

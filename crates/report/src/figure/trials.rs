@@ -2,7 +2,7 @@
 //! trial is left out: if there are many, lines replace those that overlap.
 
 use super::svg::{Svg, escape};
-use crate::cost;
+use crate::estimate;
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_text::{line, number};
 
@@ -45,7 +45,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let decimals = number::decimals((high - low) / 4.0).min(2);
     let shown = |end: f64| {
         if record.unit.is_counted() {
-            cost::value(end, None, record.unit)
+            estimate::value(end, None, record.unit)
         } else {
             number::fixed(end, decimals)
         }
@@ -54,7 +54,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let [bottom_label, top_label] = [scale.low, scale.high].map(shown);
     let count = number::plural(trials.len(), "trial");
     let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
-    let desc = match case.raw.as_ref().and_then(cost::half_width) {
+    let desc = match case.raw.as_ref().and_then(estimate::half_width) {
         Some(width) => format!("The estimate is known to ±{}.", number::percent(width)),
         None => String::new(),
     };

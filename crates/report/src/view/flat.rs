@@ -5,7 +5,7 @@ use bpfcost_stats::sample::{epoch_medians, median};
 use crate::{
     captions,
     cost::{self, valid},
-    figure, notes,
+    estimate, figure, notes,
     rows::{CaseRow, PairRow, RowGroup},
     section::{Detail, Figure, Figures, Order, Section},
     style::Tone,
@@ -73,7 +73,7 @@ pub(crate) fn costs(
             .only(page),
         Head::number(if unit.is_counted() { "apart" } else { "±" })
             .cells(|row: &CaseRow<'_>| {
-                let width = valid(row.case).and_then(|raw| cost::relative_spread(raw, unit));
+                let width = valid(row.case).and_then(|raw| estimate::relative_spread(raw, unit));
                 Cell::number_or_empty(width, number::percent)
             })
             .only(page),
@@ -190,7 +190,7 @@ pub(crate) fn batches(
     let spread = !counted || detail == Detail::Page;
     let number = |value: f64, raw: &Raw| {
         if counted {
-            cost::value(value, None, record.unit)
+            estimate::value(value, None, record.unit)
         } else {
             // Two digits of the standard deviation are all the precision that these have.
             number::fixed(value, number::decimals(raw.stddev).min(2))
@@ -345,7 +345,7 @@ pub(crate) fn strips(record: &Record) -> Option<Section> {
         );
         let width = |case: &CaseRecord| {
             let raw = case.raw.as_ref();
-            raw.and_then(cost::half_width).unwrap_or(f64::INFINITY)
+            raw.and_then(estimate::half_width).unwrap_or(f64::INFINITY)
         };
         cases.sort_by(|a, b| width(b).total_cmp(&width(a)));
         cases.truncate(MAX_STRIPS);

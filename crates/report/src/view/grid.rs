@@ -6,6 +6,7 @@ use crate::{
     absent, captions,
     case_table::{CaseCell, CaseTable, CellRow, ColumnHead, cost_columns},
     cost::{self, CostText, NOTHING},
+    estimate,
     figure::heat,
     rows::RowGroup,
     section::{Detail, Figures, Section},
@@ -101,7 +102,7 @@ impl<'a> GridTable<'a> {
                 title: "Costs".to_owned(),
                 key: heat::COSTS_KEY.to_owned(),
                 caption: self.caption(),
-                figures: vec![heat::costs(self).into()],
+                figures: vec![heat::costs(&self.table).into()],
                 below: below.collect(),
                 ..Figures::default()
             };
@@ -249,7 +250,7 @@ pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
             return format!("{NOTHING} ({})", row.name);
         }
         let ci95 = found.ends.filter(|_| !record.unit.is_counted());
-        let decimals = cost::decimals(found.value, ci95, record.unit).min(1);
+        let decimals = estimate::decimals(found.value, ci95, record.unit).min(1);
         let value = number::fixed(found.value, decimals);
         format!("{value} {} ({})", record.unit, row.name)
     };
