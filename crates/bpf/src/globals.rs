@@ -15,7 +15,6 @@ use memmap2::MmapMut;
 use crate::{
     error::{Error, Result, lacks},
     mapping,
-    timing::{Request, TimingSample},
 };
 
 /// Sections that user space may write to after loading.
@@ -226,7 +225,7 @@ impl Globals {
     }
 
     /// The first of an array of words, as many as it has.
-    fn words(&self, name: &str, most: usize) -> Vec<u64> {
+    pub(crate) fn words(&self, name: &str, most: usize) -> Vec<u64> {
         let bytes = self.bytes(name).unwrap_or_default();
         let (words, _) = bytes.as_chunks::<8>();
         words
@@ -290,51 +289,4 @@ fn write(section: &mut [u8], place: ByteRange, value: u64) -> bool {
     };
     bytes.copy_from_slice(value);
     true
-}
-
-/// Loading has looked for the variables of `timing.bpf.h`, and a batch asks for CPUs that they have room for.
-impl Globals {
-    /// Writes a request, and forgets the samples of its CPUs.
-    pub(crate) fn ask(&mut self, request: &Request<'_>) {
-        let words = [
-            ("timing_ops", request.ops.max(1)),
-            ("timing_resets", request.resets),
-            ("timing_slice", request.slice()),
-            ("timing_cpus", request.cpus.len() as u64),
-            ("timing_arrived", 0),
-        ];
-        for (name, value) in words {
-            let _ = self.set(name, value);
-        }
-        for &cpu in request.cpus {
-            // A reading of the clock that is not made must not pass for that of an earlier batch.
-            let sample = [
-                ("start_ns", u64::MAX),
-                ("end_ns", 0),
-                ("ops", 0),
-                ("together", 0),
-            ];
-            for (member, value) in sample {
-                let _ = self.set_member("timing_samples", cpu as usize, member, value);
-            }
-        }
-    }
-
-    /// Reads the sample of a CPU.
-    pub(crate) fn sample(&self, cpu: u32) -> TimingSample {
-        let word = |member| {
-            self.member("timing_samples", cpu as usize, member)
-                .unwrap_or_default()
-        };
-        TimingSample {
-            start_ns: word("start_ns"),
-            end_ns: word("end_ns"),
-            ops: word("ops"),
-            cpu_counter: word("cpu_counter"),
-            together: word("together"),
-            ticks: word("ticks"),
-            clock_ns: word("clock_ns"),
-            edges: self.words("timing_edges", word("edges") as usize),
-        }
-    }
 }

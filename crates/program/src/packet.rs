@@ -8,7 +8,7 @@ use std::{
 
 use etherparse::PacketBuilder;
 
-use super::{Form, Input, pcap};
+use super::{Form, Input, InputError, pcap};
 
 /// What begins the name of a packet that is built in.
 const BUILT_IN: &str = "builtin:";
@@ -19,22 +19,6 @@ const MAX_PACKETS: usize = 256;
 
 /// What to do about too many packets.
 const FEWER: &str = "Take the first ones: tcpdump -r FILE.pcap -c 10 -w FEW.pcap";
-
-/// Why a packet or a file for a map can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum InputError {
-    /// The file can't be read.
-    #[error("{path}: {source}")]
-    Unreadable {
-        /// Its path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is not what was asked for: why, and what to do.
-    #[error("{0}")]
-    Wrong(String),
-}
 
 /// The inputs that these words name, each with a name of its own.
 pub fn inputs(words: &[String]) -> Result<Vec<Input>, InputError> {
