@@ -50,7 +50,13 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
         .collect();
     let mut sections = table_sections(table(&rows));
     sections.extend(table_sections(maps::table(record, detail)));
-    for table in hot::tables(record, detail) {
+    let traced = hot::traced(record);
+    let tables = [
+        hot::lines(&traced, detail),
+        change::table(&traced, detail),
+        hot::calls(&traced),
+    ];
+    for table in tables {
         sections.extend(table_sections(table));
     }
     sections

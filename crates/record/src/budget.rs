@@ -1,8 +1,6 @@
 //! The answer of a run to its budget. The sentence of a report and the exit code of a run are both made from it.
 
-use crate::{
-    BudgetVerdict, CaseRecord, ComparisonRecord, Record, Status, overhead_difference::is_off,
-};
+use crate::{BudgetVerdict, CaseRecord, ComparisonRecord, Record, Status, off::is_off};
 use bpfcost_model::Role;
 
 /// The answer of a run to its budget, over all comparisons that it judges.

@@ -42,12 +42,14 @@ use bpfcost_stats::{
 
 use crate::{
     CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
-    Status, compat, exact,
+    Status,
+    compat::{self, labels},
+    exact,
     history::CaseLevels,
     reading::{Reading, in_one_reading},
     record_group::{
-        RecordGroup, costs, distinct, first_failure, groups, judge, labels, one_sided, raw_cost,
-        run, sessions, side, status_of,
+        RecordGroup, costs, distinct, first_failure, groups, judge, one_sided, raw_cost, run,
+        sessions, side, status_of,
     },
     safeguards,
     session_spread::CaseSpreads,

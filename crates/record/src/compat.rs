@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bpfcost_stats::sample::median;
 use thiserror::Error;
 
-use crate::{GateOptions, Machine, Record, record_group::labels};
+use crate::{GateOptions, Machine, Record};
 use bpfcost_measure::{Plan, Warning};
 use bpfcost_model::{Headline, Role, Unit};
 
@@ -78,6 +78,14 @@ pub enum CompareError {
 /// The experiment and target of a record, as errors and warnings name them.
 pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
+}
+
+/// The same of a side, each once.
+pub(super) fn labels(side: &[&Record]) -> String {
+    let mut names: Vec<String> = side.iter().map(|record| what(record)).collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
 }
 
 /// The conditions of a measurement, made or planned, that must be the same to compare it.

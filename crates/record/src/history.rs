@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Machine, Record,
     file::{FileError, replace},
-    overhead_difference::against_off,
+    off::against_off,
     reading::Reading,
 };
 use bpfcost_measure::Stop;

@@ -23,6 +23,7 @@ mod journal_error;
 mod judgement;
 mod net;
 mod noise;
+mod off;
 mod overhead_difference;
 mod raw;
 mod reading;

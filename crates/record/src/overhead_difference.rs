@@ -13,14 +13,15 @@ use bpfcost_stats::{
 };
 
 use crate::{
-    CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
+    Change, ChangeBasis, ComparisonRecord, Record, Side,
     compat::what,
     history::began_s,
+    off::{against_off, is_off},
     record_group::{RecordGroup, raw_cost},
     session_spread::{CaseSpreads, ratio_leverage},
 };
 use bpfcost_measure::Warning;
-use bpfcost_model::{OFF, VARIANT};
+use bpfcost_model::OFF;
 
 impl RecordGroup<'_> {
     /// Returns whether these are runs of a workload.
@@ -135,17 +136,6 @@ impl RecordGroup<'_> {
         self.records()
             .find_map(|record| Some(against_off(record, name)?.baseline.clone()))
     }
-}
-
-/// The comparison of a case of a record with the one without a probe.
-pub(super) fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
-    let mut comparisons = record.comparisons.iter();
-    comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
-}
-
-/// Returns whether a case has no probe.
-pub(super) fn is_off(case: &CaseRecord) -> bool {
-    case.factors.get(VARIANT).is_some_and(|name| name == OFF)
 }
 
 /// The ratios of a case to the one without a probe, of each record of a side that has one.

@@ -9,8 +9,7 @@ use bpfcost_stats::{
 };
 
 use crate::{
-    CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, compat,
-    history::began_s,
+    CaseRecord, CompareError, Cost, OneSided, Reading, Record, Side, Status, history::began_s,
 };
 use bpfcost_measure::Warning;
 use bpfcost_model::Role;
@@ -230,11 +229,4 @@ pub(super) fn distinct<'a>(
         return Err(CompareError::NoRecord(name));
     }
     Ok(kept)
-}
-
-pub(super) fn labels(side: &[&Record]) -> String {
-    let mut names: Vec<String> = side.iter().map(|record| compat::what(record)).collect();
-    names.sort();
-    names.dedup();
-    names.join(", ")
 }

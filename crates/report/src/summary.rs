@@ -3,7 +3,7 @@
 use crate::{
     budget::{self, Judged},
     cost, estimate, target,
-    view::ViewLayout,
+    view::layout::ViewLayout,
 };
 use bpfcost_measure::{Stop, Warning};
 use bpfcost_model::{ABORTED, ENDED, Role};

@@ -1,7 +1,6 @@
 //! The name of trials (batches, windows of a workload, or counts), how they were made, and how to read their
 //! distribution.
 
-use crate::view;
 use bpfcost_record::Record;
 use bpfcost_text::number;
 
@@ -47,7 +46,7 @@ const WINDOWS: TrialWords = TrialWords {
 
 /// The words for the trials of a record.
 pub(crate) fn words(record: &Record) -> &'static TrialWords {
-    match (record.unit.is_counted(), view::is_workload(record)) {
+    match (record.unit.is_counted(), record.layout.times_windows()) {
         (true, _) => &COUNTS,
         (false, true) => &WINDOWS,
         (false, false) => &BATCHES,

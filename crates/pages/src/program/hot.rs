@@ -1,6 +1,6 @@
 //! Tables of the lines and calls in which a run spends its instructions.
 
-use super::{HOT_SPOTS, change};
+use super::HOT_SPOTS;
 use bpfcost_model::{HotCall, HotLine, HotSpots};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
@@ -27,14 +27,9 @@ struct Row<'a, T> {
 /// Case with the hot spots that were traced for it.
 pub(super) type Spots<'a> = (&'a CaseRecord, HotSpots);
 
-/// A row for each line; one for each line that two versions differ in; one for each call.
-pub(super) fn tables(record: &Record, detail: Detail) -> [Option<Table>; 3] {
-    let spots: Vec<Spots<'_>> = record.cases.iter().filter_map(spots).collect();
-    [
-        lines(&spots, detail),
-        change::table(&spots, detail),
-        calls(&spots),
-    ]
+/// The cases whose hot spots were traced.
+pub(super) fn traced(record: &Record) -> Vec<Spots<'_>> {
+    record.cases.iter().filter_map(spots).collect()
 }
 
 /// The most lines of a case that are shown.
@@ -51,7 +46,8 @@ fn spots(case: &CaseRecord) -> Option<Spots<'_>> {
     Some((case, spots))
 }
 
-fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
+/// A row for each line.
+pub(super) fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
     let most = most(detail);
     let mut rows: Vec<Row<'_, &HotLine>> = Vec::new();
     let mut hidden = 0;
@@ -89,7 +85,8 @@ fn lines(spots: &[Spots<'_>], detail: Detail) -> Option<Table> {
     })
 }
 
-fn calls(spots: &[Spots<'_>]) -> Option<Table> {
+/// A row for each call.
+pub(super) fn calls(spots: &[Spots<'_>]) -> Option<Table> {
     let mut rows: Vec<Row<'_, &HotCall>> = Vec::new();
     for (case, spots) in spots {
         let row = |of| Row {

@@ -79,7 +79,7 @@ fn machine(record: &Record) -> Vec<Fact> {
     let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
     let cpus: Vec<String> = record.asked.cpus.iter().map(u32::to_string).collect();
     // Of a workload others did the work, and this program's threads none of it.
-    let measures_itself = !super::is_workload(record);
+    let measures_itself = !record.layout.times_windows();
     let other = number::duration(machine.other_cpu_ms / 1e3);
     let mhz = machine
         .mhz

@@ -1,84 +1,22 @@
 //! A record as sections of table, figure and prose, by the layout that its experiment declared.
 //!
-//! Only this file asks for the layout. The files beside it make the sections of one layout each.
+//! Only `layout.rs` asks for the layout. The files beside it make the sections of one layout each.
 
 mod facts;
 mod flat;
 pub mod grid;
+pub(crate) mod layout;
 
-use self::grid::GridTable;
+use self::layout::ViewLayout;
 use crate::{
-    notes,
-    rows::{self, CaseRow, PairRow, RowGroup},
-    scaling::{self, Chart},
+    notes, rows,
     section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
     single_case,
     style::Tone,
     summary, target, warnings,
-    workload::{self, WorkloadReport},
 };
 use bpfcost_record::{Record, Status};
 use bpfcost_text::{line, number::MISSING};
-
-/// Layout of the cases of a record.
-pub(crate) enum ViewLayout<'a> {
-    Flat,
-    Grid(GridTable<'a>),
-    Curves(Chart<'a>),
-    /// States of a server, with probes and without.
-    Workload(WorkloadReport<'a>),
-}
-
-impl<'a> ViewLayout<'a> {
-    /// Returns the layout of a record; flat where its cases do not fit the one that it declares.
-    pub(crate) fn new(record: &'a Record) -> Self {
-        let workload = || WorkloadReport::new(record).map(ViewLayout::Workload);
-        let grid = || GridTable::new(record).map(ViewLayout::Grid);
-        let curves = || Chart::new(record).map(ViewLayout::Curves);
-        let layout = workload().or_else(grid).or_else(curves);
-        layout.unwrap_or(ViewLayout::Flat)
-    }
-
-    /// The result in a sentence without its full stop; `None` where cases are independent of each other.
-    pub(crate) fn sentence(&self) -> Option<String> {
-        match self {
-            ViewLayout::Flat => None,
-            ViewLayout::Grid(grid_table) => grid::sentence(grid_table),
-            ViewLayout::Curves(chart) => scaling::sentence(chart),
-            ViewLayout::Workload(report) => workload::sentence(report),
-        }
-    }
-
-    /// The first sections: tables and figures of this layout.
-    fn first_sections(&self, detail: Detail) -> Vec<Section> {
-        match self {
-            ViewLayout::Flat => Vec::new(),
-            ViewLayout::Grid(grid_table) => grid_table.sections(detail),
-            ViewLayout::Curves(chart) => chart.sections(detail),
-            ViewLayout::Workload(report) => report.sections(detail),
-        }
-    }
-
-    /// Cases and comparisons that the first sections do not show, or all of them.
-    fn others(
-        &self,
-        record: &'a Record,
-        all: bool,
-    ) -> (Vec<RowGroup<CaseRow<'a>>>, Vec<PairRow<'a>>) {
-        match self {
-            // The tables of workloads have every value.
-            ViewLayout::Workload(_) => (Vec::new(), Vec::new()),
-            ViewLayout::Grid(_) if !all => (Vec::new(), Vec::new()),
-            ViewLayout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
-            _ => (rows::groups(record), rows::pairs(record)),
-        }
-    }
-}
-
-/// Returns true if trials are windows of a workload.
-pub(crate) fn is_workload(record: &Record) -> bool {
-    record.layout.times_windows()
-}
 
 /// Returns the view of a record, with its experiment's own sections.
 pub fn record_view(record: &Record, detail: Detail, own: Vec<Section>) -> View {
