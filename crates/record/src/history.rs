@@ -11,7 +11,6 @@ use std::{
 };
 
 use bpfcost_stats::session_spread::Level;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     file::{FileError, replace},
     off::against_off,
     reading::Reading,
+    time::seconds,
 };
 use bpfcost_measure::Stop;
 use bpfcost_model::Role;
@@ -223,11 +223,6 @@ pub(super) fn levels(record: &Record, reading: Reading) -> BTreeMap<String, f64>
 /// When a record's session began, in seconds since 1970; NaN where it does not say.
 pub(super) fn began_s(record: &Record) -> f64 {
     seconds(&record.started)
-}
-
-fn seconds(rfc3339: &str) -> f64 {
-    let time: Result<Timestamp, _> = rfc3339.parse();
-    time.map_or(f64::NAN, |time| time.as_second() as f64)
 }
 
 /// A hash of what was measured, and with which programs. Only sessions of one series show the spread between sessions.

@@ -39,6 +39,7 @@ mod session_spread;
 mod states;
 #[cfg(test)]
 mod tests;
+mod time;
 mod totals;
 mod undisturbed_case;
 
@@ -66,3 +67,4 @@ pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
 pub use session_spread::case_levels;
 pub use states::{ProbedCase, State, States};
+pub use time::{now, rfc3339};

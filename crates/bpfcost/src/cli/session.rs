@@ -7,11 +7,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 
 use super::{
     estimate::Estimate,
@@ -24,7 +23,7 @@ use super::{
 };
 use bpfcost_measure::{self, Event, Measurements, Plan, Stop, time_option};
 use bpfcost_model::Experiment;
-use bpfcost_record::{Disturbance, Header, Journal, JournalError, Machine, Record};
+use bpfcost_record::{Disturbance, Header, Journal, JournalError, Machine, Record, now};
 use bpfcost_target::{Host, guest::Failure};
 
 /// A run that is about to begin or to go on.
@@ -77,7 +76,8 @@ impl Ended {
 /// A seed that no earlier run had.
 pub(super) fn draw_seed() -> u64 {
     // Below 2⁵³, so that programs that read JSON numbers as floats keep it whole.
-    (Timestamp::now().as_nanosecond() as u64 ^ u64::from(std::process::id()) << 32)
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    (now.unwrap_or_default().as_nanos() as u64 ^ u64::from(std::process::id()) << 32)
         & ((1 << 53) - 1)
 }
 
@@ -336,9 +336,4 @@ fn needed_s(error: &anyhow::Error) -> Option<f64> {
             _ => None,
         }
     })
-}
-
-/// Now, as records write it.
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -6,8 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bpfcost_record::SessionHistory;
-use jiff::Timestamp;
+use bpfcost_record::{SessionHistory, now};
 
 use super::exit::usage;
 use bpfcost_process::xdg::Folder;
@@ -49,7 +48,7 @@ pub(super) fn record_path(
         Some(file) => Ok(file.to_owned()),
         None => {
             let folder = records_folder()?;
-            let at = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            let at = now().replace(['-', ':'], "");
             Ok(folder.join(format!("{name}-{at}-{}.json", std::process::id())))
         }
     }

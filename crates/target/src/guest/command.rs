@@ -8,6 +8,7 @@ use std::{
     os::unix::{fs::symlink, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use cpio::{NewcBuilder, write_cpio};
@@ -130,7 +131,8 @@ impl GuestSpec {
             symlink(&path, modules.join(&self.kernel.release))?;
             symlink(&path, folder.join("modules"))?;
         }
-        let now = jiff::Timestamp::now().as_second();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs();
         fs::write(
             folder.join("init"),
             format!("TRANSPORT={TRANSPORT}\nNOW={now}\n{INIT}"),

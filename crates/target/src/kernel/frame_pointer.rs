@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread::available_parallelism,
+    time::UNIX_EPOCH,
 };
 
-use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     staging::Staging,
 };
 use bpfcost_process::program::{MAKE, TAR, Task};
+use bpfcost_record::rfc3339;
 
 const CONFIG: &str = include_str!("frame_pointer.config");
 
@@ -166,12 +167,10 @@ fn missing(config: &str) -> Option<&'static str> {
 
 /// When the source was packed, as date(1) reads it.
 fn written(tree: &Path) -> String {
-    let at = fs::metadata(tree.join("Makefile"))
-        .and_then(|file| file.modified())
-        .ok()
-        .and_then(|at| Timestamp::try_from(at).ok())
-        .unwrap_or(Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+    let at = fs::metadata(tree.join("Makefile")).and_then(|file| file.modified());
+    rfc3339(at.unwrap_or(UNIX_EPOCH))
+        .replace('T', " ")
+        .replace('Z', " UTC")
 }
 
 #[cfg(test)]

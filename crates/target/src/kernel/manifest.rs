@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, error::failed, image, modules};
+use bpfcost_record::now;
 
 /// Its name in the folder of a kernel.
 const NAME: &str = "kernel.json";
@@ -95,7 +95,7 @@ impl Manifest {
                 .is_dir()
                 .then(|| modules::Digest::from_folder(&modules))
                 .transpose()?,
-            added: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            added: now(),
         })
     }
 

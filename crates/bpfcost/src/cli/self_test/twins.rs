@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use jiff::Timestamp;
 
 use super::select;
 use crate::builtin::{aa::AaTest, safeguards};
@@ -46,7 +45,7 @@ pub(super) fn measure(
         ..Plan::new(experiment.description())
     };
     let empty = Measurements::new(&plan);
-    let started = Timestamp::now().to_string();
+    let started = bpfcost_record::now();
     let clock = Monotonic::start();
     let measured = bpfcost_measure::measure(
         &experiment,
