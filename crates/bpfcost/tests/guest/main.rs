@@ -1,5 +1,6 @@
 //! Guests as their user meets them: what they measure, each way in which they can end, and that nothing
-//! of them is left. What needs a guest goes through `require`.
+//! of them is left. What needs a guest goes through `require`. Tests start in the order of their names: what takes minutes
+//! has a name that comes early, so that no CPU is idle at the end.
 
 #[path = "../common/kept.rs"]
 mod kept;
@@ -10,6 +11,7 @@ mod shared;
 mod tool;
 
 mod attach;
+mod attach_stacks;
 mod attaching;
 mod datapath;
 mod ends;
@@ -19,6 +21,7 @@ mod features;
 mod frame_pointer;
 mod gate;
 mod inside;
+mod interrupts;
 mod iperf3;
 mod kernels;
 mod kretprobe;
@@ -28,5 +31,4 @@ mod planted;
 mod program;
 mod require;
 mod stack;
-mod stack_attach;
 mod visit;
