@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{exit::Exit, say};
 
-/// What `bpfcost list --format json` prints but for numbers of cases, which depend on the machine, for the program that
+/// The output of `bpfcost list --format json` but for numbers of cases, which depend on the machine, for the program that
 /// has no experiments. A test of `bpfcost` compares them.
 const EXPERIMENTS: &str = include_str!("../experiments.json");
 
@@ -32,9 +32,9 @@ pub struct Args {
 /// An experiment in a list.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ExperimentEntry {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: String,
-    /// Its question.
+    /// The question that it answers.
     pub about: String,
     /// The unit of its results where time is measured.
     pub unit: Unit,

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 /// Read records of bpfcost: pages, and comparisons
 ///
-/// It has the commands of bpfcost that measure nothing, and runs where bpfcost cannot measure. `compare` takes sessions
+/// The commands of bpfcost that measure nothing, for machines where it cannot measure. `compare` takes sessions
 /// to differ as much as it assumes of machines of which nothing is kept.
 #[derive(Debug, Parser)]
 #[command(name = "bpfcost-read", version, max_term_width = 100)]

@@ -1,25 +1,25 @@
-//! What a program is run on, and why a word for it can't be used.
+//! Inputs of programs, and errors in the words for them.
 
 use std::io;
 
 use bpfcost_bpf::program::ProgramKind;
 use serde::{Deserialize, Serialize};
 
-/// What a program is run on.
+/// A packet or a context that a program is run on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Input {
     /// A word for names of cases.
     pub name: String,
-    /// What it is, in a few words.
+    /// The description, in a few words.
     pub about: String,
-    /// What the bytes are.
+    /// The meaning of the bytes.
     pub form: Form,
     /// A packet from the Ethernet header on, or a context.
     #[serde(with = "base64_bytes")]
     pub bytes: Vec<u8>,
 }
 
-/// What the bytes of an input are.
+/// The meaning of an input's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -38,7 +38,7 @@ impl Input {
         self.bytes.get(12..14)
     }
 
-    /// Why a program of this type and section can't be run on it.
+    /// The reason for which a program of this type and section can't be run on it.
     pub fn misfit(&self, kind: ProgramKind, section: &str) -> Option<String> {
         let wanted = match (kind.takes_context(), self.form) {
             (true, Form::Packet) => "a context",
@@ -67,18 +67,18 @@ impl Input {
     }
 }
 
-/// Why a packet or a file for a map can't be used.
+/// The reason for which a packet or a file for a map can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file can't be read.
     #[error("{path}: {source}")]
     Unreadable {
-        /// Its path.
+        /// The path.
         path: String,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
-    /// It is not what was asked for: why, and what to do.
+    /// Something else than was asked for: the reason, and what to do.
     #[error("{0}")]
     Wrong(String),
 }

@@ -80,7 +80,7 @@ pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
 }
 
-/// The same of a side, each once.
+/// The experiments and targets of a side's records, each once.
 pub(super) fn labels(side: &[&Record]) -> String {
     let mut names: Vec<String> = side.iter().map(|record| what(record)).collect();
     names.sort();

@@ -1,4 +1,4 @@
-//! What was measured of a case, described.
+//! The description of a case's trials.
 
 use bpfcost_measure::Centre;
 use bpfcost_stats::{Sample, modes, undisturbed::Undisturbed};

@@ -72,7 +72,7 @@ impl Check {
 }
 
 impl Host {
-    /// What `bpfcost check` shows: what can be measured here, and what will disturb it.
+    /// The checks of `bpfcost check`: what can be measured here, and what will disturb it.
     pub fn checks(&self) -> Vec<Check> {
         checks(self)
     }
@@ -82,7 +82,7 @@ impl Host {
         missing_capabilities(&self.read("/proc/self/status").unwrap_or_default())
     }
 
-    /// Whether the kernel shows this process BPF programs that it has not loaded itself.
+    /// True if the kernel shows this process BPF programs that it has not loaded itself.
     pub fn sees_other_programs(&self) -> bool {
         let status = self.read("/proc/self/status").unwrap_or_default();
         capable(&status, SYS_ADMIN)

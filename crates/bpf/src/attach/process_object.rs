@@ -439,3 +439,22 @@ fn unless_gone<T>(pid: i32, result: process::Result<T>) -> Result<Option<T>> {
         Err(error) => Err(probes::Error::from(error).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_while_the_files_are_mapped() {
+        let pid = std::process::id().cast_signed();
+        let all = mappings_of(pid).expect("our own");
+        let code = |one: &&Mapping| one.is_executable() && one.inode > 0;
+        let here = all.iter().find(code).expect("our code");
+        let failed = || Err::<(), _>(process::Error::Full { pid });
+        assert!(while_mapped(pid, &[here], failed()).is_err());
+        let mut moved = here.clone();
+        moved.start += 1;
+        let known = while_mapped(pid, &[here, &moved], failed());
+        assert!(matches!(known, Ok(None)), "another program's, by now");
+    }
+}

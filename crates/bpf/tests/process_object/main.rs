@@ -16,7 +16,7 @@ use bpfcost_bpf::attach::{ProcessCounts, ProcessObject};
 use libbpf_cargo::SkeletonBuilder;
 
 const CALLS: u64 = 200;
-/// How often a process is attached to that executes its program anew all the time.
+/// Number of times that a process which executes its program anew all the time is attached to.
 const EXECUTING: u32 = 25;
 const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -211,29 +211,20 @@ fn a_process_may_execute_another_program_meanwhile() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let binary = compile("executes.c", folder.path());
-    let target = binary.to_str().expect("a path");
+    // By its path: there are moments in which it has no file mapped that a name could be compared with.
+    let target = folder.path().join("target");
+    let target = target.to_str().expect("a path");
     let path = object("calls.bpf.c", target, folder.path());
     let mut object = ProcessObject::load(&path, None).expect("it loads");
-    let (mut child, input) = executing(&binary);
+    let (mut child, _output) = start("executes.c", folder.path());
     for _ in 0..EXECUTING {
-        // As it is executed, it is not stopped: its starts are those of another process.
+        // Without starters, nothing stops it where its program begins.
         let pids = || vec![child.id()];
         object.attach(&[], pids).expect("it attaches, or not");
         object.detach().expect("it detaches");
     }
-    drop(input);
+    drop(child.stdin.take());
     assert!(child.wait().expect("it ends").success());
-}
-
-/// Starts such a process, which ends with its input.
-fn executing(binary: &Path) -> (Child, ChildStdin) {
-    let mut child = Command::new(binary)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let input = child.stdin.take().expect("a pipe");
-    (child, input)
 }
 
 #[test]
