@@ -31,9 +31,6 @@ run  zlib1g-dev       libelf needs it
 run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop needs
 run  kmod             indexes the modules of kernels that are added for guests
 run  qemu-system-x86  runs guests: other kernels, and exact counts
-run  busybox-static   the first programs of a guest
-run  file             tells virtme-ng which kernel an image is
-run  python3-venv     keeps virtme-ng, which composes guests, apart from the system's Python
 run  redis-server     the server of workload redis
 run  redis-tools      its load, redis-benchmark
 run  nginx-light      the server of workload nginx-ssl
@@ -57,9 +54,6 @@ END
 
 # The version that deny.toml is written for. A newer one that is already there is left alone.
 readonly CARGO_DENY=0.20.2
-
-# The version that guests are composed by (crates/target/src/guest/tools.rs).
-readonly VIRTME_NG=1.42
 
 # Compares benchmarks in a test of our text for it. Newer ones need a newer Go than Debian 12 has.
 readonly BENCHSTAT=v0.0.0-20230113213139-801c7ef9e5c5
@@ -207,22 +201,6 @@ install_cargo_deny() {
         die "cargo-deny cannot be built" "Check the network. Only make lint needs cargo-deny."
 }
 
-# From PyPI, into a folder of the user's own: Debian 12 has no virtme-ng. Only guests need it, so that a
-# machine without a way there can measure itself all the same.
-install_virtme_ng() {
-    local folder=${XDG_DATA_HOME:-$HOME/.local/share}/bpfcost/virtme-ng python=/usr/bin/python3
-    if compgen -G "$folder/lib/python3*/site-packages/virtme_ng-$VIRTME_NG.dist-info" >/dev/null; then return 0; fi
-    if [ "$(vng --version 2>/dev/null | awk '{ print $2 }')" = "$VIRTME_NG" ]; then return 0; fi
-    # Another python3 that comes first on PATH may be gone tomorrow.
-    [ -x "$python" ] || python=python3
-    say "installing virtme-ng $VIRTME_NG (composes guests) into $folder"
-    if ! { rm -rf "$folder" && "$python" -m venv "$folder" &&
-        "$folder/bin/pip" install --quiet --disable-pip-version-check "virtme-ng==$VIRTME_NG"; } >&2; then
-        rm -rf "$folder"
-        say "cannot install virtme-ng: --on vm:KERNEL and exact:KERNEL will not work; check the network"
-    fi
-}
-
 # Into a folder of the user's own. Only one test needs it, which is skipped without it.
 install_benchstat() {
     local folder=${XDG_DATA_HOME:-$HOME/.local/share}/bpfcost/bin
@@ -250,7 +228,6 @@ main() {
     fi
     missing=$(missing_packages "$purpose")
     [ -z "$missing" ] || install_packages "$missing"
-    [ "$purpose" = lint ] || install_virtme_ng
     case $purpose in
     test | all) install_benchstat ;;
     esac

@@ -35,6 +35,9 @@ pub struct Description {
     /// True if it asks the kernel for programs of other processes, their runs and their links, which takes
     /// CAP_SYS_ADMIN.
     pub observes_others: bool,
+    /// True if it starts programs of the machine or reads its files. A guest has the files of the host then, which takes
+    /// it longer to boot.
+    pub host_files: bool,
     /// True if it measures contention between CPUs. Then it runs on all CPUs that it may use unless some are named, and
     /// on no target that has only one.
     pub every_cpu: bool,
@@ -66,6 +69,7 @@ impl Description {
             rounds: None,
             privileged: true,
             observes_others: false,
+            host_files: false,
             every_cpu: false,
             counts: true,
             contends: false,

@@ -21,7 +21,7 @@ use super::{
 use bpfcost_model::Fault;
 use bpfcost_process::{
     Capture, ChildFailed, Process, ProcessClock, RunContext, Search, describe_exit,
-    restore::{RestoreGuard, SavedState},
+    restore::RestoreGuard,
 };
 
 /// Time that a tool has to load its programs: bpftrace needs one second, bcc's compiler some five.
@@ -67,15 +67,11 @@ impl Tool {
         if !has_tracefs() {
             try_mounting(&["unshare", "--mount", "true"])?;
         }
-        let settings = SETTINGS
-            .into_iter()
-            .filter_map(SavedState::of_setting)
-            .map(RestoreGuard::new);
         Ok(Tool {
             command: command.to_owned(),
             plain: plain || WITHOUT_BPF.contains(&program(command)),
             running: None,
-            _settings: settings.collect::<Result<_>>()?,
+            _settings: RestoreGuard::of_settings(SETTINGS)?,
         })
     }
 

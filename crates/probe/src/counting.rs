@@ -15,7 +15,7 @@ use bpfcost_bpf::{
 
 use super::{Arguments, BuiltIn, Probe, Runs, WindowCounts};
 use bpfcost_model::Fault;
-use bpfcost_process::RunContext;
+use bpfcost_process::{RunContext, restore::RestoreGuard};
 use bpfcost_text::suggest;
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
@@ -141,11 +141,10 @@ impl CounterSpec {
     }
 
     fn load(&self) -> Result<Box<dyn Probe>> {
-        Ok(Box::new(CounterProbe(Counter::load(
-            self.method,
-            &self.event,
-            self.work,
-        )?)))
+        Ok(Box::new(CounterProbe {
+            counter: Counter::load(self.method, &self.event, self.work)?,
+            _setting: RestoreGuard::of_settings(self.method.attach().changes())?,
+        }))
     }
 }
 
@@ -155,15 +154,19 @@ fn usage_of_event() -> &'static str {
 }
 
 /// A program that is loaded, and goes on and off.
-struct CounterProbe(Counter);
+struct CounterProbe {
+    counter: Counter,
+    /// Restored where this process is killed.
+    _setting: Vec<RestoreGuard>,
+}
 
 impl Probe for CounterProbe {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
-        Ok(self.0.attach()?)
+        Ok(self.counter.attach()?)
     }
 
     fn detach(&mut self) -> Result<WindowCounts, Fault> {
-        let counted = self.0.detach()?;
+        let counted = self.counter.detach()?;
         // What was put into a run, by the kernel's clock: the mean, interruptions included.
         let spell_ns = match (counted.busy_ns, counted.hits) {
             (0, _) | (_, 0) => None,

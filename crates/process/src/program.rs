@@ -51,8 +51,6 @@ pub const QEMU: Program = if cfg!(target_arch = "aarch64") {
 } else {
     needed(Task::Guests, "qemu-system-x86_64", "qemu-system-x86")
 };
-/// Static busybox, for the initial RAM disk of a guest.
-pub const BUSYBOX: Program = needed(Task::Guests, "busybox", "busybox-static");
 /// apt-get, which fetches packages.
 pub const APT_GET: Program = needed(Task::KernelAdd, "apt-get", "apt");
 /// apt-cache, which describes packages.
@@ -69,7 +67,7 @@ pub const MAKE: Program = needed(Task::KernelBuild, "make", "make");
 pub const TAR: Program = needed(Task::KernelBuild, "tar", "tar");
 
 /// All of them. Any other program is named by the user.
-const PROGRAMS: [Program; 25] = [
+const PROGRAMS: [Program; 24] = [
     needed(Task::Workloads, "redis-server", "redis-server"),
     needed(Task::Workloads, "redis-benchmark", "redis-tools"),
     needed(Task::Workloads, "redis-cli", "redis-tools"),
@@ -80,7 +78,6 @@ const PROGRAMS: [Program; 25] = [
     needed(Task::Workloads, "go", "golang-go"),
     needed(Task::Workloads, "bpftrace", "bpftrace"),
     QEMU,
-    BUSYBOX,
     APT_GET,
     APT_CACHE,
     DPKG,

@@ -133,6 +133,12 @@ impl std::fmt::Display for SavedState {
 }
 
 impl RestoreGuard {
+    /// Writes the values of sysctls down; those that this kernel lacks are left out.
+    pub fn of_settings<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Self>> {
+        let settings = names.into_iter().filter_map(SavedState::of_setting);
+        settings.map(RestoreGuard::new).collect()
+    }
+
     /// Writes a state down. What changes it comes after.
     pub fn new(state: SavedState) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);

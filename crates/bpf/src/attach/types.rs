@@ -5,7 +5,10 @@
 
 use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut, ProgramType, libbpf_sys as sys};
 
-use super::{Body, Driver, Driver as D, kernel::tracepoint_name};
+use super::{
+    Body, Driver, Driver as D,
+    kernel::{KPROBE_OPTIMISATION, tracepoint_name},
+};
 use crate::{
     Space,
     feature::{Feature, Feature as F, TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI},
@@ -274,6 +277,12 @@ impl Attach {
     /// The same without what its driver needs.
     pub(crate) fn own_needs(self) -> &'static [Feature] {
         self.known().needs
+    }
+
+    /// The sysctl that is changed while it is attached, and restored with it. Who may be killed meanwhile restores it
+    /// then.
+    pub fn changes(self) -> Option<&'static str> {
+        matches!(self, Attach::KprobeInt3 | Attach::KprobeOptimised).then_some(KPROBE_OPTIMISATION)
     }
 
     /// Runs of the program for each event.

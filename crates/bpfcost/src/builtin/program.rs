@@ -184,6 +184,8 @@ impl Experiment for Programs {
         Description {
             subject: Subject::own_programs(&self.subject),
             most_cpus: Some(1),
+            // The program that fills the maps.
+            host_files: self.subject.setup.is_some(),
             overhead: Overhead {
                 // Each program is verified three times.
                 load_s: 0.1 * self.kinds.len() as f64 + 0.01 * self.works().len() as f64,

@@ -176,6 +176,7 @@ impl Experiment for StackPlaces {
             }),
             margin: 0.03,
             counts: false,
+            host_files: true, // true(1) and sleep(1), to stir with
             every_cpu: true,
             overhead: Overhead {
                 load_s: 0.5,

@@ -357,6 +357,7 @@ impl Experiment for Workload {
                 sentinel: Some(NO_SENTINEL.to_owned()),
                 ..Waivers::default()
             },
+            host_files: true,
             observes_others: self.probes().any(|probe| !probe.is_built_in()),
             ..Description::new(&definition.name, &definition.about, &self.factors())
         }

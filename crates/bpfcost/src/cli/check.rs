@@ -160,7 +160,7 @@ fn guests() -> Check {
             checks::warn(what, advice.trim())
         }
         Ok(tools) => {
-            let with = format!("QEMU {} and virtme-ng are installed", tools.qemu_version);
+            let with = format!("QEMU {} is installed", tools.qemu_version);
             match KvmSupport::here(&tools) {
                 KvmSupport::Usable => checks::ok(format!("{with}, KVM works")),
                 KvmSupport::Untried => (

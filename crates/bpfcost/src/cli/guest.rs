@@ -1,7 +1,7 @@
-//! `bpfcost guest` (hidden): the guest's side of a run, and the launcher of QEMU.
+//! `bpfcost guest` (hidden): the first process of a guest, the guest's side of a run, and the launcher of QEMU.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -20,7 +20,10 @@ use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, read_journal};
 use bpfcost_target::{
     Host,
-    guest::{Failure, GuestChannel, HostLoad, HostTracer, Message, launch},
+    guest::{
+        Failure, GuestChannel, HostLoad, HostTracer, Message, SHARED, await_host, first, join_host,
+        launch,
+    },
 };
 
 /// What this program does for its own guests.
@@ -32,10 +35,17 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Part {
+    /// Be the first process of a guest.
+    First {
+        /// Have the host's files.
+        #[arg(long)]
+        host_files: bool,
+    },
     /// Inside a guest: measure what the shared folder asks for.
     Inside {
-        /// The shared folder.
-        folder: PathBuf,
+        /// Prepare for any job first, and then wait for the host.
+        #[arg(long)]
+        early: bool,
     },
     /// Become QEMU, to die with the process of this number.
     Launch {
@@ -49,7 +59,10 @@ enum Part {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.part {
-        Part::Inside { folder } => inside(folder),
+        Part::First { host_files } => {
+            Err(first(*host_files, &["guest", "inside"], "--early").into())
+        }
+        Part::Inside { early } => inside(*early),
         Part::Launch { parent, command } => {
             let program = command.first().cloned().unwrap_or_default();
             Err(launch(*parent, command)).with_context(|| format!("starting {program}"))
@@ -58,8 +71,15 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 }
 
 /// Measures, and sends everything to the host. A failed measurement is sent too, and is no failure of this program.
-fn inside(folder: &Path) -> Result<Exit> {
-    let mut channel = GuestChannel::open(folder).context("cannot read the shared folder")?;
+fn inside(early: bool) -> Result<Exit> {
+    if early {
+        // Kept for later guests, too. What can't be answered now fails when it is asked for.
+        let _ = place::features();
+        await_host().context("cannot wait for the host")?;
+        join_host().context("cannot share a folder with the host")?;
+    }
+    let mut channel =
+        GuestChannel::open(Path::new(SHARED)).context("cannot read the shared folder")?;
     let last = match measured(&mut channel) {
         Ok(outcome) => Message::Ended {
             disturbance: outcome.disturbance,

@@ -26,12 +26,12 @@ use bpfcost_record::{Disturbance, FeatureRecord, Journal, Machine};
 use bpfcost_target::{
     CheckState, Host, Target,
     guest::{
-        Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
-        Rescue, Tools,
+        Acceleration, Arch, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
+        PortForward, Rescue, Tools,
     },
     kernel::{Kernel, Store},
 };
-use bpfcost_workload::outside::free_port;
+use bpfcost_workload::outside::{END, free_port};
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -85,7 +85,7 @@ impl Place {
             let machine = fingerprint(&host, experiment)?;
             return Ok((Place::Here(host), machine));
         };
-        let (guest, machine) = boot(&target, kernel, plan, journal, interrupt)?;
+        let (guest, machine) = boot(experiment, &target, kernel, plan, journal, interrupt)?;
         Ok((Place::Guest(Box::new(guest)), machine))
     }
 
@@ -271,6 +271,7 @@ pub(super) fn measure_here(
 
 /// Boots a guest that is ready to measure.
 fn boot(
+    experiment: &dyn Experiment,
     target: &Target,
     kernel: Kernel,
     plan: &Plan,
@@ -282,19 +283,29 @@ fn boot(
         plan: plan.clone(),
         resumed: journal.is_some(),
     };
-    let mut shape = GuestSpec {
+    let hooks = Hooks::of_environment()?;
+    let forward = match outside::wanted(plan)? {
+        Some(_) => Some(PortForward {
+            port: free_port()?,
+            mac: END.mac,
+            address: END.address,
+            inside: END.port,
+        }),
+        None => None,
+    };
+    let mut spec = GuestSpec {
+        arch: Arch::here()
+            .ok_or_else(|| lacking("there are no guests of this machine's architecture"))?,
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
-        port: if outside::wanted(plan)?.is_some() {
-            Some(free_port()?)
-        } else {
-            None
-        },
+        host_files: experiment.description().host_files || hooks.before.is_some(),
+        forward,
         kernel,
         acceleration: Acceleration::Emulated,
-        hooks: Hooks::of_environment()?,
+        memory_mib: hooks.memory_mib,
+        kernel_words: hooks.kernel.clone(),
     };
-    let kvm = if shape.exact {
+    let kvm = if spec.exact {
         // Only QEMU itself counts instructions.
         KvmSupport::Unusable(String::new())
     } else {
@@ -302,9 +313,9 @@ fn boot(
     };
     let mut why = None;
     if !matches!(kvm, KvmSupport::Unusable(_)) {
-        shape.acceleration = Acceleration::Kvm;
-        note!("booting {} in QEMU, with KVM…", shape.kernel.release);
-        match start(&tools, &shape, &job, journal, interrupt) {
+        spec.acceleration = Acceleration::Kvm;
+        note!("booting {} in QEMU, with KVM…", spec.kernel.release);
+        match start(&tools, &spec, &hooks, &job, journal, interrupt) {
             Ok(started) => {
                 KvmSupport::Usable.keep(&tools);
                 return Ok(started);
@@ -317,18 +328,18 @@ fn boot(
             }
             Err(error) => return Err(error),
         }
-        shape.acceleration = Acceleration::Emulated;
+        spec.acceleration = Acceleration::Emulated;
     }
     match (&kvm, &why) {
         (KvmSupport::Unusable(known), None) if !known.is_empty() => {
             note!(
                 "booting {} in QEMU, emulated: KVM does not work here ({known})…",
-                shape.kernel.release
+                spec.kernel.release
             );
         }
-        _ => note!("booting {} in QEMU, emulated…", shape.kernel.release),
+        _ => note!("booting {} in QEMU, emulated…", spec.kernel.release),
     }
-    let started = start(&tools, &shape, &job, journal, interrupt)?;
+    let started = start(&tools, &spec, &hooks, &job, journal, interrupt)?;
     // Where emulation fails too, it was not KVM's fault.
     if let Some(why) = why {
         KvmSupport::Unusable(why).keep(&tools);
@@ -339,12 +350,13 @@ fn boot(
 /// Starts a guest and waits until it has reported its machine.
 fn start(
     tools: &Tools,
-    shape: &GuestSpec,
+    spec: &GuestSpec,
+    hooks: &Hooks,
     job: &Job,
     journal: Option<&Path>,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<(Guest, Machine)> {
-    let mut guest = Guest::start(tools, shape, job, journal, interrupt)?;
+    let mut guest = Guest::start(tools, spec, hooks, job, journal, interrupt)?;
     loop {
         match guest.listen()? {
             Some(Message::Machine(machine)) => {

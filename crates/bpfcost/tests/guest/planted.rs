@@ -12,7 +12,7 @@ use crate::{
 pub(crate) const GOOD: &str = "cp -rs";
 const BAD: &str = "cp -r --attributes-only";
 
-/// Programs that virtme-ng would start end the run, as soon as the shared folder is there. (On a host there is none.)
+/// Programs that a system starts as it boots end the run, as soon as the shared folder is there. (On a host there is none.)
 const PLANT: &str = r#"
 mkdir -p usr/bin usr/sbin usr/lib/systemd usr/lib/modules usr/lib/modprobe.d
 for program in bin/udevadm bin/systemd-tmpfiles sbin/udevd lib/systemd/systemd-udevd; do

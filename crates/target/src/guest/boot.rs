@@ -15,15 +15,10 @@ use rustix::process::Signal;
 use serde::Serialize;
 
 use super::{
-    Acceleration, Console, GuestError, GuestSpec, Hooks, HostChannel, Job, Message, Rescue, Tail,
-    Tools, TraceOrder, TraceReply,
-    command::READY,
-    limit::{GuestLimit, GuestWait},
-    qemu::Qemu,
-    recorder::Recorder,
-    snapshot::Snapshot,
-    trouble,
+    Acceleration, GuestError, GuestLimit, GuestSpec, GuestWait, Hooks, HostChannel, Job, Message,
+    Rescue, Tail, Tools, TraceOrder, TraceReply, recorder::Recorder, trouble,
 };
+use bpfcost_guest::Vm;
 use bpfcost_program::TraceReader;
 use bpfcost_record::Journal;
 
@@ -37,18 +32,12 @@ const FIRST_WORD_TIMEOUT: Duration = Duration::from_secs(45);
 /// A running guest. Dropping it kills it and leaves nothing of it behind.
 #[derive(Debug)]
 pub struct Guest {
-    qemu: Qemu,
-    /// Whether it was released to go on from the point where it has its modules.
-    released: bool,
-    /// Where to save a snapshot of it at that point, if at all.
-    snapshot: Option<Snapshot>,
-    console: Console,
+    vm: Vm,
     channel: HostChannel,
     tail: Tail,
     unread: VecDeque<Message>,
     kernel: String,
     port: Option<u16>,
-    emulator: String,
     /// The wait for its next word; `None` where one was there when it was last listened to.
     wait: Option<GuestWait>,
     booted: bool,
@@ -60,76 +49,55 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts one, to do `job`; with the journal of the run's earlier parts where there are any. An interrupt ends
+    /// Starts one, with what a test changes, to do `job`; with the journal of the run's earlier parts where there are any. An interrupt ends
     /// every wait for QEMU. Call it on the main thread.
     pub fn start(
         tools: &Tools,
-        shape: &GuestSpec,
+        spec: &GuestSpec,
+        hooks: &Hooks,
         job: &Job,
         journal: Option<&Path>,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<Guest, GuestError> {
         let channel = HostChannel::new()?;
-        channel.fill(job, journal, &shape.before())?;
-        let composed = shape.compose(tools, channel.folder())?;
-        let folder = channel.folder();
-        let snapshot = Snapshot::for_guest(shape, &composed, folder);
-        let resumed = snapshot
-            .as_ref()
-            .and_then(|kept| Qemu::resume(kept, &composed.args, folder, interrupt));
-        let mut console = Console::default();
-        let released = resumed.is_some();
-        if released {
-            console.feed(format!("{READY}, which was at another time\n").as_bytes());
-        }
-        let qemu = match resumed {
-            Some(qemu) => qemu,
-            None => Qemu::start(&composed.args, folder, interrupt)?,
-        };
+        channel.fill(job, journal, hooks.before.as_deref())?;
+        let vm = Vm::start(tools, spec, channel.folder(), interrupt)?;
         // Of a limit that a test sets as well.
-        let asleep = |set: Option<f64>| set.and(shape.hooks.asleep_s).map(Duration::from_secs_f64);
-        let boot = Hooks::or(shape.hooks.boot_s, shape.acceleration.boot());
+        let asleep = |set: Option<f64>| set.and(hooks.asleep_s).map(Duration::from_secs_f64);
+        let boot = Hooks::or(hooks.boot_s, spec.acceleration.boot_limit());
         // KVM that can't boot a guest leaves it standing still, and emulation takes its place: the sooner the better.
-        let stands_still = (shape.acceleration == Acceleration::Kvm).then_some(boot);
-        let boot = GuestLimit::new(boot, stands_still.or(asleep(shape.hooks.boot_s)));
+        let stands_still = (spec.acceleration == Acceleration::Kvm).then_some(boot);
+        let boot = GuestLimit::new(boot, stands_still.or(asleep(hooks.boot_s)));
         Ok(Guest {
-            wait: Some(GuestWait::begin(qemu.id())),
-            qemu,
-            released,
-            snapshot,
-            console,
-            tail: Tail::new(folder),
+            wait: Some(GuestWait::begin(vm.id())),
+            vm,
+            tail: Tail::new(channel.folder()),
             channel,
             unread: VecDeque::new(),
-            kernel: shape.kernel.release.clone(),
-            port: shape.port,
-            emulator: composed.emulator,
+            kernel: spec.kernel.release.clone(),
+            port: spec.forward.as_ref().map(|forward| forward.port),
             booted: false,
             recorder: None,
             first_word: GuestLimit::new(FIRST_WORD_TIMEOUT, None).min(boot),
             boot,
             silence: GuestLimit::new(
-                Hooks::or(shape.hooks.silence_s, SILENCE_TIMEOUT),
-                asleep(shape.hooks.silence_s),
+                Hooks::or(hooks.silence_s, SILENCE_TIMEOUT),
+                asleep(hooks.silence_s),
             ),
         })
     }
 
     /// Who runs it, as records keep it.
     pub fn emulator(&self) -> &str {
-        &self.emulator
+        self.vm.emulator()
     }
 
     /// The next thing that it says; `None` where it has nothing to say right now. An error is its end.
     pub fn listen(&mut self) -> Result<Option<Message>, GuestError> {
         if self.unread.is_empty() {
             // Asked before the stream is read, so that the last words of one that ends are heard.
-            let ended = self
-                .qemu
-                .end()
-                .map_err(GuestError::io("waiting for QEMU"))?;
-            self.read_console();
-            self.release_when_ready();
+            let ended = self.vm.end().map_err(GuestError::io("waiting for QEMU"))?;
+            self.vm.read_console();
             self.unread.extend(self.tail.read()?);
             if self.unread.is_empty() {
                 return self.silent(ended).map(|()| None);
@@ -173,7 +141,7 @@ impl Guest {
 
     fn begin_recording(&mut self, code: MachineCode) -> io::Result<()> {
         let folder = self.channel.folder();
-        let monitor = self.qemu.monitor(folder)?;
+        let monitor = self.vm.monitor()?;
         self.recorder = Some(Recorder::start(monitor, folder, TraceReader::new(code))?);
         Ok(())
     }
@@ -187,13 +155,13 @@ impl Guest {
     fn silent(&mut self, ended: Option<ExitStatus>) -> Result<(), GuestError> {
         if let Some(status) = ended {
             // The last output may still be in the pipe.
-            self.read_console();
+            self.vm.read_console();
             if status.signal() == Some(Signal::KILL.as_raw()) {
                 return Err(GuestError::killed(&self.kernel));
             }
             let what = if self.booted {
                 "ended during the run"
-            } else if self.console.lines().is_empty() {
+            } else if self.vm.console().lines().is_empty() {
                 "ended at once: its image is not a kernel or is damaged, or it has too little \
                  memory"
             } else {
@@ -203,12 +171,12 @@ impl Guest {
         }
         let (limit, what) = if self.booted {
             (self.silence, "hangs: no message from it for")
-        } else if self.console.lines().is_empty() {
+        } else if self.vm.console().lines().is_empty() {
             (self.first_word, "cannot boot: its image printed nothing in")
         } else {
             (self.boot, "has not booted within")
         };
-        let id = self.qemu.id();
+        let id = self.vm.id();
         let wait = self.wait.get_or_insert_with(|| GuestWait::begin(id));
         match wait.over(limit) {
             Some(time) => Err(self.dead(format!("{what} {time}"))),
@@ -218,7 +186,7 @@ impl Guest {
 
     /// The program inside ended without a word.
     fn gone(&mut self, code: i32) -> GuestError {
-        self.read_console();
+        self.vm.read_console();
         self.dead(match code {
             // 128 + SIGKILL, as shells have it: in a guest only the kernel kills.
             137 => "killed the measuring program".to_owned(),
@@ -235,29 +203,8 @@ impl Guest {
         GuestError::Dead(format!(
             "the guest ({}) {}{}",
             self.kernel,
-            trouble(&self.console.lines()).unwrap_or(what),
-            self.console.last_words()
+            trouble(&self.vm.console().lines()).unwrap_or(what),
+            self.vm.console().last_words()
         ))
-    }
-
-    fn read_console(&mut self) {
-        self.qemu.read(&mut self.console);
-    }
-
-    /// Lets it go on once it has its modules, and keeps it before.
-    fn release_when_ready(&mut self) {
-        let ready = |line: &String| line.contains(READY);
-        if self.released || !self.console.lines().iter().any(ready) {
-            return;
-        }
-        let folder = self.channel.folder();
-        // Where it can't be kept, or can't go on, that is seen soon enough: the next one boots, or this one is silent.
-        if let Some(snapshot) = self.snapshot.take()
-            && let Ok(mut monitor) = self.qemu.monitor(folder)
-        {
-            let _ = snapshot.take(&mut monitor, folder);
-        }
-        let _ = self.qemu.release();
-        self.released = true;
     }
 }

@@ -1,6 +1,6 @@
 //! The channel between host and guest: a shared folder.
 //!
-//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`. The guest
+//! The host writes `now` (the time), `job.json` and, for a resumed run, `earlier.journal`. The guest
 //! appends to `stream`, a line of JSON in one write each. A file `stop` asks it to end, and files `answer-N`
 //! answer its requests. Only this user can open the folder, and it is removed with the run; see [`Scratch`].
 
@@ -14,7 +14,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::{GuestError, Hooks, Job, Message, command::SHARED};
+use super::{GuestError, Hooks, Job, Message};
+use bpfcost_guest::BEFORE;
 use bpfcost_process::reaper::Scratch;
 
 /// The journal of the run's earlier parts.
@@ -57,45 +58,21 @@ impl HostChannel {
         self.0.path()
     }
 
-    /// Writes what the guest is to do: the job, the journal that it goes on with, and the script that
-    /// starts this program there; `before` are shell lines to run first.
-    pub fn fill(&self, job: &Job, journal: Option<&Path>, before: &str) -> Result<(), GuestError> {
-        let text = serde_json::to_vec(job).map_err(GuestError::stream)?;
+    /// Writes what the guest is to do: the job, the journal that it goes on with, and a script of a test that starts this
+    /// program there.
+    pub fn fill(
+        &self,
+        job: &Job,
+        journal: Option<&Path>,
+        before: Option<&str>,
+    ) -> Result<(), GuestError> {
+        let text = serde_json::to_vec(job).map_err(unreadable)?;
         self.put("job.json", &text)?;
         if let Some(journal) = journal {
             fs::copy(journal, self.folder().join(JOURNAL))
                 .map_err(|error| self.unwritten(JOURNAL, error))?;
         }
-        let program = self.program()?;
-        let script = format!(
-            "{before}\n'{}' guest inside {SHARED}\ncode=$?\n\
-             [ $code = 0 ] || echo \"{{\\\"gone\\\":$code}}\" >>{SHARED}/stream\n",
-            program.display().to_string().replace('\'', r"'\''"),
-        );
-        self.put("start", script.as_bytes())
-    }
-
-    /// Where the guest finds this program: where it lies here or, where the guest has a file system of
-    /// its own in that place, in a copy.
-    fn program(&self) -> Result<PathBuf, GuestError> {
-        const HIDDEN: [&str; 7] = [
-            "/run",
-            "/dev",
-            "/proc",
-            "/sys",
-            "/var/cache",
-            "/var/log",
-            "/var/tmp",
-        ];
-        let here =
-            fs::read_link("/proc/self/exe").map_err(GuestError::io("finding this program"))?;
-        // A program that was replaced while it runs has another name there, or none.
-        if here.is_file() && !HIDDEN.iter().any(|folder| here.starts_with(folder)) {
-            return Ok(here);
-        }
-        fs::copy("/proc/self/exe", self.folder().join("bpfcost"))
-            .map_err(|error| self.unwritten("a copy of this program", error))?;
-        Ok(Path::new(SHARED).join("bpfcost"))
+        before.map_or(Ok(()), |script| self.put(BEFORE, script.as_bytes()))
     }
 
     /// Asks the guest to end after the trial under way.
@@ -131,6 +108,14 @@ impl HostChannel {
         }
         GuestError::io(format!("writing {name} to {}", self.folder().display()))(error)
     }
+}
+
+/// The shared folder holds what this program does not write.
+fn unreadable(what: impl ToString) -> GuestError {
+    let what = what.to_string();
+    GuestError::Lacking(format!(
+        "the guest's output cannot be read: {what}; please report it"
+    ))
 }
 
 /// The file that answers what a guest asked for.
@@ -188,7 +173,7 @@ impl Tail {
             .read_to_end(&mut self.partial)
             .map_err(failed())?;
         if self.partial.len() as u64 > LONGEST_LINE + MAX_AT_ONCE {
-            return Err(GuestError::stream("a line has no end"));
+            return Err(unreadable("a line has no end"));
         }
         let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());
@@ -198,7 +183,7 @@ impl Tail {
         whole
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice(line).map_err(GuestError::stream))
+            .map(|line| serde_json::from_slice(line).map_err(unreadable))
             .collect()
     }
 }

@@ -21,7 +21,7 @@ pub struct Hooks {
     pub memory_mib: Option<u32>,
     /// Added to the kernel's command line.
     pub kernel: Option<String>,
-    /// A shell line that runs in the guest before anything is measured.
+    /// Shell lines that run in the guest before anything is measured. It has the files of the host then.
     pub before: Option<String>,
     /// Seconds that the guest sleeps after each message: set in the guest, by `before`. An exact guest's
     /// clock leaps so far at once, as it does where the host is slow.

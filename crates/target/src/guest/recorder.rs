@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-use super::monitor::Monitor;
+use bpfcost_guest::Monitor;
 use bpfcost_program::{RunTrace, TraceReader};
 
 /// The pipe's name in the guest's folder, which is where QEMU runs.

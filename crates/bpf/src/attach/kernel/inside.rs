@@ -6,7 +6,7 @@ use libbpf_rs::{Link, ProgramMut};
 
 use super::{
     link,
-    optimisation::{OptimisationGuard, SwitchRestorer},
+    optimisation::{OptimisationGuard, Switch},
     peek::MemoryReader,
     state::{KprobeList, KprobeState, trouble},
 };
@@ -31,7 +31,7 @@ const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 /// Tools to place a kprobe inside a function, made once.
 pub(in crate::attach) struct Tools {
     list: KprobeList,
-    keeper: Option<Rc<SwitchRestorer>>,
+    switch: Option<Rc<Switch>>,
     peek: Rc<RefCell<MemoryReader>>,
     /// Offset in the function at which the kernel took a kprobe.
     offset: Option<u32>,
@@ -41,7 +41,7 @@ impl Tools {
     pub(in crate::attach) fn make() -> Result<Self> {
         Ok(Tools {
             list: KprobeList::open()?,
-            keeper: SwitchRestorer::start()?,
+            switch: Switch::find(),
             peek: Rc::new(RefCell::new(MemoryReader::load()?)),
             offset: None,
         })
@@ -69,8 +69,8 @@ pub(in crate::attach) fn attach(
     tools: &mut Tools,
 ) -> Result<Inside> {
     let optimised = attach == Attach::KprobeOptimised;
-    let turned = match &tools.keeper {
-        Some(keeper) => Some(keeper.turn(optimised)?),
+    let turned = match &tools.switch {
+        Some(switch) => Some(switch.turn(optimised)?),
         None if optimised => {
             return Err(unattachable(
                 attach.name(),

@@ -24,6 +24,7 @@ pub(super) use self::{
     function::explain,
     inside::{Inside, Tools, attach as inside},
     link::{FprobeTargets, fprobe, missed, perf, perf_with, tracepoint_event, trampolines},
+    optimisation::KPROBE_OPTIMISATION,
     state::{KprobeList, KprobeState},
     tracepoint::{
         explain as explain_tracepoint, name as tracepoint_name, only_of_perf,

@@ -1,61 +1,31 @@
-//! The sysctl for optimised kprobes of the whole machine, `debug.kprobes-optimization`: changed while a kprobe
-//! needs it, and restored however this process ends.
+//! The sysctl for optimised kprobes of the whole machine, [`KPROBE_OPTIMISATION`]: changed while a kprobe needs it. Who may
+//! be killed meanwhile takes care that it is restored then.
 
-use std::{
-    fs,
-    os::unix::process::CommandExt as _,
-    process::{Child, ChildStdin, Command, Stdio},
-    rc::Rc,
-};
+use std::{fs, rc::Rc};
 
 use crate::error::{Result, failed};
 
-const SWITCH_NAME: &str = "debug.kprobes-optimization";
-const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
+/// The sysctl that attaching an optimised kprobe, or one that must not be optimised, changes while it is attached.
+pub(in crate::attach) const KPROBE_OPTIMISATION: &str = "debug.kprobes-optimization";
+const FILE: &str = "/proc/sys/debug/kprobes-optimization";
 
-/// Waits until nothing can come any more, then puts the switch back.
-const KEEPER: &str = "read _; printf %s \"$1\" > \"$2\"";
-
-/// The switch's earlier state, and the child process that restores it.
-pub(super) struct SwitchRestorer {
+/// The switch's earlier state.
+pub(super) struct Switch {
     before: String,
-    child: Child,
-    /// Open as long as this process is there: its closing is what the child waits for.
-    lifeline: Option<ChildStdin>,
 }
 
-impl SwitchRestorer {
+impl Switch {
     /// Notes what the switch is; `None` where the kernel has no such switch, and no optimised kprobes.
-    pub(super) fn start() -> Result<Option<Rc<Self>>> {
-        let Ok(before) = fs::read_to_string(SWITCH) else {
-            return Ok(None);
-        };
-        let before = before.trim().to_owned();
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", KEEPER, "bpfcost-keeper", &before, SWITCH])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Ctrl-C on a terminal, and signals to this process's group, must not reach it.
-            .process_group(0)
-            .spawn()
-            .map_err(failed(
-                SWITCH_NAME,
-                "starting the process that puts it back",
-            ))?;
-        let lifeline = child.stdin.take();
-        Ok(Some(Rc::new(SwitchRestorer {
-            before,
-            child,
-            lifeline,
-        })))
+    pub(super) fn find() -> Option<Rc<Self>> {
+        let before = fs::read_to_string(FILE).ok()?.trim().to_owned();
+        Some(Rc::new(Switch { before }))
     }
 
     /// Turns the switch. The kernel answers when every kprobe is as it says.
     pub(super) fn turn(self: &Rc<Self>, on: bool) -> Result<OptimisationGuard> {
         let turned = OptimisationGuard(Rc::clone(self));
         let wanted = if on { "1" } else { "0" };
-        if fs::read_to_string(SWITCH).is_ok_and(|now| now.trim() == wanted) {
+        if fs::read_to_string(FILE).is_ok_and(|now| now.trim() == wanted) {
             return Ok(turned);
         }
         write(wanted)?;
@@ -63,16 +33,8 @@ impl SwitchRestorer {
     }
 }
 
-impl Drop for SwitchRestorer {
-    fn drop(&mut self) {
-        drop(self.lifeline.take());
-        // It has nothing left to do but to write one byte.
-        let _ = self.child.wait();
-    }
-}
-
 /// The switch is turned until this is dropped.
-pub(super) struct OptimisationGuard(Rc<SwitchRestorer>);
+pub(super) struct OptimisationGuard(Rc<Switch>);
 
 impl Drop for OptimisationGuard {
     fn drop(&mut self) {
@@ -86,5 +48,5 @@ impl Drop for OptimisationGuard {
 }
 
 fn write(value: &str) -> Result<()> {
-    fs::write(SWITCH, value).map_err(failed(SWITCH_NAME, "turning it"))
+    fs::write(FILE, value).map_err(failed(KPROBE_OPTIMISATION, "turning it"))
 }

@@ -1,7 +1,7 @@
 //! An epoch of `attach`: starts drivers and loads programs. One program is attached at a time, only for its own
 //! trials.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
@@ -18,6 +18,7 @@ use super::{
     proof::{self, AttachProof},
 };
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Slices, Trial, prove};
+use bpfcost_process::restore::RestoreGuard;
 
 /// Events between attaching and the first batch that counts: the kernel may change how a probe works at
 /// its first hits, and maps get their entries.
@@ -42,6 +43,8 @@ pub(super) struct AttachEpoch {
     cpu: u32,
     exact: bool,
     _pinned: CpuPin,
+    /// What attaching changes, where this process is killed before it has restored it.
+    _settings: Vec<RestoreGuard>,
     /// Last, for the kernel switches it on with each program that prints.
     _printk: Option<PrintkOff>,
 }
@@ -78,6 +81,11 @@ impl AttachEpoch {
                 }
             }
         }
+        let changed: BTreeSet<&str> = bodies
+            .keys()
+            .filter_map(|attach| attach.changes())
+            .collect();
+        let settings = RestoreGuard::of_settings(changed)?;
         let probes = bodies
             .into_iter()
             .map(|(attach, bodies)| (attach, ProbePrograms::load(attach, &bodies, &maps)))
@@ -90,6 +98,7 @@ impl AttachEpoch {
             cpu,
             exact: setup.exact,
             _pinned: pinned,
+            _settings: settings,
             _printk: printk,
         })
     }

@@ -1,19 +1,19 @@
 //! The saved state of a booted guest, from which later guests continue: with emulation, a boot takes as long as
-//! most measurements. It is QEMU's migration state, saved when the guest has its modules and nothing else: no file
-//! system, no program of this machine. If it can't be saved or restored, guests boot.
+//! most measurements. It is QEMU's migration state, saved when the guest waits for the host: with its modules, with this
+//! program, and without any other file of this machine. If it can't be saved or restored, guests boot.
 
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     io,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use serde_json::json;
 
-use super::{Acceleration, GuestSpec, command::GuestCommand, monitor::Monitor};
+use super::{Acceleration, GuestCommand, GuestSpec, initramfs, monitor::Monitor, program};
 use bpfcost_process::{reaper::Scratch, xdg::Folder};
 
 /// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
@@ -24,18 +24,18 @@ const MAX_KEPT: usize = 12;
 
 /// The path of a guest's snapshot, whether it exists or not.
 #[derive(Debug)]
-pub(super) struct Snapshot(PathBuf);
+pub(crate) struct Snapshot(PathBuf);
 
 impl Snapshot {
     /// The snapshot of a guest in `folder`; `None` where the guest must boot: KVM is quick, a card is not there this
     /// early, and a test's changes to the boot must take effect.
-    pub(super) fn for_guest(
-        shape: &GuestSpec,
+    pub(crate) fn for_guest(
+        spec: &GuestSpec,
         composed: &GuestCommand,
         folder: &Path,
     ) -> Option<Self> {
-        let plain = shape.hooks.kernel.is_none() && shape.hooks.memory_mib.is_none();
-        if shape.acceleration != Acceleration::Emulated || shape.port.is_some() || !plain {
+        let plain = spec.kernel_words.is_none() && spec.memory_mib.is_none();
+        if spec.acceleration != Acceleration::Emulated || spec.forward.is_some() || !plain {
             return None;
         }
         let mut hasher = DefaultHasher::new();
@@ -46,34 +46,44 @@ impl Snapshot {
         for arg in &composed.args {
             arg.split(folder_path).next().hash(&mut hasher);
         }
-        for file in [&shape.kernel.image, &folder.join("initramfs")] {
-            fs::read(file).ok()?.hash(&mut hasher);
-        }
+        // What the initramfs is made of. depmod(8) writes its index whenever modules change.
+        let mut files = program::sources().ok()?;
+        files.push(spec.kernel.image.clone());
+        files.extend(
+            spec.kernel
+                .modules
+                .as_ref()
+                .map(|modules| modules.join("modules.dep")),
+        );
+        files
+            .iter()
+            .for_each(|file| identity(file).hash(&mut hasher));
         let kept = Folder::Cache.of_user()?.join("guests");
         Some(Snapshot(kept.join(format!(
             "{}-{:016x}",
-            shape.kernel.release,
+            spec.kernel.release,
             hasher.finish()
         ))))
     }
 
     /// QEMU's arguments to restore it; `None` where there is none.
-    pub(super) fn incoming(&self, folder: &Path) -> Option<[String; 2]> {
+    pub(crate) fn incoming(&self, folder: &Path) -> Option<[String; 2]> {
         let file = fs::File::open(&self.0).ok()?;
         symlink(&self.0, folder.join(LINK)).ok()?;
+        initramfs::write_empty(folder).ok()?;
         // The one that was not used for longest goes first.
         let _ = file.set_modified(SystemTime::now());
         Some(["-incoming".to_owned(), format!("exec:cat {LINK}")])
     }
 
     /// Forgets it: QEMU does not take it.
-    pub(super) fn forget(&self, folder: &Path) {
+    pub(crate) fn forget(&self, folder: &Path) {
         let _ = fs::remove_file(&self.0);
         let _ = fs::remove_file(folder.join(LINK));
     }
 
     /// Takes and keeps it. The guest goes on.
-    pub(super) fn take(&self, monitor: &mut Monitor, folder: &Path) -> io::Result<()> {
+    pub(crate) fn take(&self, monitor: &mut Monitor, folder: &Path) -> io::Result<()> {
         let kept = self.0.parent().ok_or(io::ErrorKind::NotFound)?;
         fs::create_dir_all(kept)?;
         // What a run that is killed has begun goes with this folder.
@@ -86,6 +96,13 @@ impl Snapshot {
         fs::rename(&file, &self.0)?;
         prune(kept)
     }
+}
+
+/// Which file it is, and in which state; `None` where there is none.
+fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
+    let data = fs::metadata(file).ok()?;
+    let written = (data.mtime(), data.mtime_nsec());
+    Some((data.dev(), data.ino(), data.len(), written.0, written.1))
 }
 
 /// Has QEMU write it, while the guest stands still.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::limit::{GuestLimit, GuestWait};
 
 /// The socket's name in the guest's folder, which is where QEMU runs.
-pub(super) const SOCKET: &str = "monitor";
+pub(crate) const SOCKET: &str = "monitor";
 
 /// CPU time of QEMU until the monitor is there, and until each of its answers.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection to it.
 #[derive(Debug)]
-pub(super) struct Monitor {
+pub struct Monitor {
     stream: BufReader<UnixStream>,
     limit: MonitorLimit,
 }
@@ -59,7 +59,7 @@ impl MonitorLimit {
 
 impl Monitor {
     /// Connects to the monitor in this folder, once it is there; gives up when `ended`.
-    pub(super) fn connect(
+    pub fn connect(
         folder: &Path,
         qemu: u32,
         interrupt: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ impl Monitor {
     }
 
     /// What it answers to a command.
-    pub(super) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
+    pub fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
         writeln!(self.stream.get_mut(), "{line}")?;
         let mut wait = self.limit.begin();
@@ -120,7 +120,7 @@ impl Monitor {
     }
 
     /// Asks until `field` of the answer is none of these, and returns it.
-    pub(super) fn ask_until_not(
+    pub fn ask_until_not(
         &mut self,
         command: &str,
         field: &str,

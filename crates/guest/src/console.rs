@@ -110,10 +110,10 @@ pub fn trouble(lines: &[String]) -> Option<String> {
 
 /// The cause of a guest's death: the line that shows it, and its meaning.
 fn cause(lines: &[String]) -> Option<(usize, String)> {
-    const NO_ROOT: &str = "cannot mount this machine's files: the modules 9p, 9pnet_virtio or \
-                           virtio_pci are missing, or do not load";
+    const NO_9P: &str = "cannot mount a folder of this machine: its modules 9p and 9pnet_virtio are missing, or do \
+                         not load";
     const NO_IMAGE: &str = "cannot boot: its image is not a kernel, or is damaged";
-    /// Words of the kernel, QEMU and virtme-ng's first programs, and what they mean.
+    /// Words of the kernel, of QEMU and of the first process, and what they mean.
     const KNOWN: [(&str, &str); 11] = [
         ("Out of memory", "ran out of memory"),
         ("System is deadlocked on memory", "ran out of memory"),
@@ -121,10 +121,13 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
             "No space left on device",
             "found no space in the shared folder",
         ),
-        ("unknown filesystem type '9p'", NO_ROOT),
-        ("mounting /dev/root on /newroot failed", NO_ROOT),
-        ("Failed to mount real root", NO_ROOT),
-        ("Unable to mount root fs", NO_ROOT),
+        ("cannot mount share (9p)", NO_9P),
+        ("cannot mount root (9p)", NO_9P),
+        ("initrd is too large", "has too little memory to boot"),
+        (
+            "Unable to mount root fs",
+            "does not take an initramfs (CONFIG_BLK_DEV_INITRD), or not this program in it",
+        ),
         (
             "Could not set up host forwarding rule",
             "cannot use its port, which another program has just taken. Run it again",
@@ -230,12 +233,19 @@ mod tests {
                 "[ 9.1] Out of memory: Killed process 93 (tail)",
                 "ran out of memory",
             ),
-            ("mount: unknown filesystem type '9p'", "the modules 9p"),
+            (
+                "bpfcost: cannot mount share (9p) on /run/bpfcost: No such device (os error 19)",
+                "its modules 9p",
+            ),
             (
                 "[ 1.2] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
-                "cannot mount this machine's files",
+                "does not take an initramfs",
             ),
             ("qemu: invalid kernel header", "cannot boot"),
+            (
+                "qemu: initrd is too large, cannot support.(max: 25001983, need 125159480)",
+                "too little memory",
+            ),
             (
                 "qemu: -netdev user,id=outside,hostfwd=udp:127.0.0.1:45999-10.0.2.15:5201: Could not set up host \
                  forwarding rule 'udp:127.0.0.1:45999-10.0.2.15:5201'",

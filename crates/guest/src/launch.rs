@@ -8,14 +8,12 @@ use std::{
     process::{Command, Stdio},
 };
 
+use super::program::MYSELF;
 use rustix::process::{Signal, set_parent_process_death_signal};
-
-/// This program, even where its file was replaced meanwhile.
-const MYSELF: &str = "/proc/self/exe";
 
 /// What becomes `args`, and dies with this process. Start it from the main thread: it is that thread's
 /// end which kills it.
-pub(super) fn launcher(args: &[String]) -> Command {
+pub(crate) fn launcher(args: &[String]) -> Command {
     let mut command = Command::new(MYSELF);
     command
         .args(["guest", "launch", &std::process::id().to_string(), "--"])

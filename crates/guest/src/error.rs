@@ -24,13 +24,14 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    pub(super) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> GuestError {
+    /// From an error of the system, with what was under way.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> GuestError {
         let doing = doing.into();
         move |source| GuestError::Io { doing, source }
     }
 
     /// The scratch folder is full.
-    pub(super) fn no_room(folder: &Path) -> GuestError {
+    pub fn no_room(folder: &Path) -> GuestError {
         GuestError::Lacking(format!(
             "no space is left in {} for the guest's output\n  Make room there, or use another \
              folder: TMPDIR=DIR",
@@ -39,18 +40,10 @@ impl GuestError {
     }
 
     /// Something else killed QEMU.
-    pub(super) fn killed(kernel: &str) -> GuestError {
+    pub fn killed(kernel: &str) -> GuestError {
         GuestError::Lacking(format!(
             "the guest ({kernel}) ended: something killed its QEMU (SIGKILL)\n  The kernel does so where the machine or a \
              control group lacks memory: see `dmesg`, and make room there"
-        ))
-    }
-
-    /// The shared folder holds what this program does not write.
-    pub(super) fn stream(what: impl ToString) -> GuestError {
-        let what = what.to_string();
-        GuestError::Lacking(format!(
-            "the guest's output cannot be read: {what}; please report it"
         ))
     }
 }

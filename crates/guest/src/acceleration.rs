@@ -6,6 +6,7 @@
 use std::{
     fs,
     fs::OpenOptions,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Tools;
 use bpfcost_process::xdg::Folder;
-use bpfcost_record::replace;
 
 /// What runs a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub enum KvmSupport {
 impl Acceleration {
     /// CPU time that a boot may take. Emulated ones take 5 to 20 s; with KVM 2 s, and one that hangs must not be waited for
     /// long.
-    pub(super) fn boot(self) -> Duration {
+    pub fn boot_limit(self) -> Duration {
         match self {
             Acceleration::Kvm => Duration::from_secs(18),
             Acceleration::Emulated => Duration::from_secs(240),
@@ -92,13 +92,20 @@ impl KvmSupport {
             why,
         };
         if let Some(file) = cache()
-            && let Ok(text) = serde_json::to_vec(&answer)
             && let Some(folder) = file.parent()
         {
-            let _ = fs::create_dir_all(folder);
-            let _ = replace(&file, |out| out.write_all(&text));
+            let _ = write(&answer, folder, &file);
         }
     }
+}
+
+/// Another run sees it whole, or not at all.
+fn write(answer: &KvmCacheEntry, folder: &Path, file: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut named = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(&mut named, answer)?;
+    named.persist(file)?;
+    Ok(())
 }
 
 /// An answer holds for one boot of one kernel, and one QEMU.

@@ -16,14 +16,14 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// A limit, and how much wall time it allows a QEMU that sleeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GuestLimit {
+pub struct GuestLimit {
     cpu: Duration,
     asleep: Duration,
 }
 
 /// A wait for a guest.
 #[derive(Debug)]
-pub(super) struct GuestWait {
+pub struct GuestWait {
     qemu: u32,
     begun: Instant,
     /// Started when the wait is no longer a short one.
@@ -32,7 +32,7 @@ pub(super) struct GuestWait {
 
 impl GuestLimit {
     /// So much CPU time; a test may set the wall time that QEMU may sleep.
-    pub(super) fn new(cpu: Duration, asleep: Option<Duration>) -> Self {
+    pub fn new(cpu: Duration, asleep: Option<Duration>) -> Self {
         GuestLimit {
             cpu,
             asleep: asleep.unwrap_or(ASLEEP * cpu),
@@ -40,7 +40,7 @@ impl GuestLimit {
     }
 
     /// The shorter one.
-    pub(super) fn min(self, other: GuestLimit) -> GuestLimit {
+    pub fn min(self, other: GuestLimit) -> GuestLimit {
         GuestLimit {
             cpu: self.cpu.min(other.cpu),
             asleep: self.asleep.min(other.asleep),
@@ -60,7 +60,7 @@ impl GuestLimit {
 
 impl GuestWait {
     /// Begins to wait for a guest of this QEMU.
-    pub(super) fn begin(qemu: u32) -> Self {
+    pub fn begin(qemu: u32) -> Self {
         GuestWait {
             qemu,
             begun: Instant::now(),
@@ -69,7 +69,7 @@ impl GuestWait {
     }
 
     /// Returns how long the wait was, in words, once it is longer than `limit`.
-    pub(super) fn over(&mut self, limit: GuestLimit) -> Option<String> {
+    pub fn over(&mut self, limit: GuestLimit) -> Option<String> {
         if self.begun.elapsed() < SHORT_WAIT {
             return None;
         }

@@ -17,7 +17,7 @@ use super::{Console, GuestError, launch, monitor::Monitor, snapshot::Snapshot};
 
 /// QEMU. Dies with this process's main thread, and when it is dropped.
 #[derive(Debug)]
-pub(super) struct Qemu {
+pub(crate) struct Qemu {
     process: Child,
     output: PipeReader,
     /// Ends every wait for it.
@@ -26,7 +26,7 @@ pub(super) struct Qemu {
 
 impl Qemu {
     /// Starts it in this folder. Call it on the main thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         args: &[String],
         folder: &Path,
         interrupt: &Arc<AtomicBool>,
@@ -48,8 +48,8 @@ impl Qemu {
         })
     }
 
-    /// Starts it where an earlier guest had its modules; `None` where there is no such guest, or it is not taken.
-    pub(super) fn resume(
+    /// Starts it where an earlier guest waited for the host; `None` where there is no such guest, or it is not taken.
+    pub(crate) fn resume(
         kept: &Snapshot,
         args: &[String],
         folder: &Path,
@@ -77,19 +77,19 @@ impl Qemu {
     }
 
     /// Its monitor.
-    pub(super) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
+    pub(crate) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
         let id = self.id();
         let interrupt = Arc::clone(&self.interrupt);
         Monitor::connect(folder, id, interrupt, || !matches!(self.end(), Ok(None)))
     }
 
     /// Its number.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Lets the guest, which has its modules, go on.
-    pub(super) fn release(&mut self) -> io::Result<()> {
+    /// Lets the guest, which waits for that, go on.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
         match &mut self.process.stdin {
             Some(stdin) => stdin.write_all(b"\n"),
             None => Ok(()),
@@ -97,12 +97,12 @@ impl Qemu {
     }
 
     /// Exit status; `None` while it runs.
-    pub(super) fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub(crate) fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
 
     /// Hands what the guest's console has said to `console`.
-    pub(super) fn read(&mut self, console: &mut Console) {
+    pub(crate) fn read(&mut self, console: &mut Console) {
         let mut bytes = [0; 16 << 10];
         loop {
             match self.output.read(&mut bytes) {
