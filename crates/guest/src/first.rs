@@ -51,6 +51,11 @@ pub(crate) const FOLDERS: [&str; 9] = [
     "/dev", "/proc", "/sys", SHARED, "/root", "/tmp", "/var/tmp", MODULES, NEW_ROOT,
 ];
 
+/// The kernel's types, and a copy of them in memory. The kernel hands out its own in pages and anew to each reader, and before
+/// Linux 6.16 does not let them be mapped: every program that is loaded would read some 5 MB.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const TYPES_COPY: &str = "/run/program/types";
+
 /// How both sides speak 9p.
 const TRANSPORT: &str = "version=9p2000.L,trans=virtio,access=any,msize=524288";
 
@@ -111,6 +116,9 @@ fn run(host_files: bool, arguments: &[&str], early: &str) -> io::Result<()> {
     let _ = sethostname(b"bpfcost");
     let _ = fs::write("/sys/class/net/lo/flags", "1");
     load_modules()?;
+    if fs::copy(TYPES, TYPES_COPY).is_ok() {
+        mount_bind(TYPES_COPY, TYPES)?;
+    }
     let mut command = if host_files {
         await_host()?;
         enter_host_files()?;
@@ -259,6 +267,9 @@ fn enter_host_files() -> io::Result<()> {
     chroot(".")?;
     env::set_current_dir("/")?;
     mount_kernel()?;
+    if Path::new(TYPES_COPY).exists() {
+        mount_bind(TYPES_COPY, TYPES)?;
+    }
     for folder in WRITABLE.map(|name| format!("/{name}")) {
         if Path::new(&folder).is_dir() {
             overlay(&folder)?;

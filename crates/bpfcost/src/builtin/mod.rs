@@ -49,10 +49,16 @@ fn one(experiment: impl Experiment + 'static) -> Experiments {
 
 /// Every experiment that this program knows.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    REGISTRY
-        .iter()
-        .flat_map(|experiments| experiments())
-        .collect()
+    each().collect()
+}
+
+/// The experiment of that name. Those behind it are not made: workloads are parsed for that.
+pub(crate) fn named(name: &str) -> Option<Box<dyn Experiment>> {
+    each().find(|one| one.description().name == name)
+}
+
+fn each() -> impl Iterator<Item = Box<dyn Experiment>> {
+    REGISTRY.iter().flat_map(|experiments| experiments())
 }
 
 #[cfg(test)]

@@ -21,17 +21,15 @@ pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
         let definition = Definition::read(Path::new(name))?;
         return Ok(Box::new(Workload::new(definition)));
     }
-    let all = builtin::all();
-    let names: Vec<String> = all.iter().map(|one| one.description().name).collect();
-    all.into_iter()
-        .find(|one| one.description().name == name)
-        .ok_or_else(|| {
-            let near = suggest(name, names.iter().map(String::as_str));
-            usage(format!(
-                "there is no experiment {name}{near}\n  Experiments: {}\n  See: bpfcost list",
-                names.join(", ")
-            ))
-        })
+    builtin::named(name).ok_or_else(|| {
+        let all = builtin::all().into_iter();
+        let names: Vec<String> = all.map(|one| one.description().name).collect();
+        let near = suggest(name, names.iter().map(String::as_str));
+        usage(format!(
+            "there is no experiment {name}{near}\n  Experiments: {}\n  See: bpfcost list",
+            names.join(", ")
+        ))
+    })
 }
 
 /// The experiment on these CPUs, with these values of its factors.
