@@ -29,7 +29,6 @@ run  pkg-config       finds libelf and zlib
 run  libelf-dev       libbpf reads BPF objects with it
 run  zlib1g-dev       libelf needs it
 run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop needs
-run  kmod             indexes the modules of kernels that are added for guests
 run  qemu-system-x86  runs guests: other kernels, and exact counts
 run  redis-server     the server of workload redis
 run  redis-tools      its load, redis-benchmark
@@ -39,6 +38,7 @@ run  wrk              the load of nginx-ssl and l7-go
 run  golang-go        compiles the server of workload l7-go; skipped if go is installed
 run  iperf3           server and load of workload iperf3
 run  iproute2         shows networks that a workload made
+test kmod             loads modules in guests of some tests
 test gnupg            signs the package archive that tests fetch kernels from
 test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind

@@ -1,74 +1,42 @@
-//! Compiles each `bpf/NAME.bpf.c` and generates `skeletons.rs`, with a module per file, and `objects.rs`, with the
-//! compiled object of each name. A new file needs no entry here.
+//! Compiles each `bpf/NAME.bpf.c`, and writes `objects.rs`, with the compiled object of each name. A new file needs no
+//! entry here.
 
 use std::{
-    env,
-    ffi::OsString,
-    fmt::Write as _,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use libbpf_cargo::SkeletonBuilder;
-
-/// The first clang that knows `may_goto`, as Debian 12 names it.
-const CLANG: &str = "clang-19";
+use bpfcost_compile::{clang, compile, headers};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let clang = env::var_os("CLANG").unwrap_or_else(|| CLANG.into());
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-changed=bpf");
-    let compiler = Command::new(&clang)
-        .arg("--version")
-        .output()
-        .unwrap_or_else(|error| {
-            panic!(
-                "{} does not start ({error}); install it with: scripts/setup.sh",
-                clang.display()
-            )
-        });
-    let files = files();
+    let headers = headers();
     println!(
-        "cargo:rustc-env=BPFCOST_BPF_BUILD={:016x}",
-        build_hash(&compiler.stdout, &files)
+        "cargo:rustc-env=BPFCOST_LIBBPF_HEADERS={}",
+        headers.display()
     );
+    let files = files();
     let names: Vec<&str> = files.iter().filter_map(|file| program_name(file)).collect();
     for name in &names {
-        // The object stays in OUT_DIR, where the skeleton and the list of objects include it from.
-        if let Err(error) = SkeletonBuilder::new()
-            .source(format!("bpf/{name}.bpf.c"))
-            .obj(out.join(format!("{name}.o")))
-            .reference_obj(true)
-            .clang(&clang)
-            .clang_args(flags())
-            .build_and_generate(out.join(format!("{name}.skel.rs")))
-        {
-            panic!("bpf/{name}.bpf.c: {error:?}");
-        }
-        if env::var_os("CARGO_FEATURE_MUTANTS").is_some() {
-            let skeleton = out.join(format!("{name}.skel.rs"));
-            let text = fs::read_to_string(&skeleton).expect("the skeleton was just written");
-            fs::write(&skeleton, replaceable(name, &text)).expect("OUT_DIR can be written");
+        let source = format!("bpf/{name}.bpf.c");
+        let object = out.join(format!("{name}.o"));
+        if let Err(error) = compile(Path::new(&source), &object, &headers, &FLAGS) {
+            panic!("{error}");
         }
     }
-    for (list, text) in [
-        ("skeletons.rs", skeletons(&names)),
-        ("objects.rs", objects(&names)),
-    ] {
-        fs::write(out.join(list), text).expect("OUT_DIR can be written");
-    }
+    println!(
+        "cargo:rustc-env=BPFCOST_BPF_BUILD={:016x}",
+        build_hash(&compiler_version(), &files)
+    );
+    fs::write(out.join("objects.rs"), objects(&names)).expect("OUT_DIR can be written");
 }
 
-/// A skeleton that asks `mutant` for its object.
-fn replaceable(name: &str, skeleton: &str) -> String {
-    let built = "ConfigBuilder::new(&DATA)";
-    assert!(skeleton.contains(built), "{name}: another kind of skeleton");
-    skeleton.replace(
-        built,
-        &format!("ConfigBuilder::new(crate::mutant::object(\"{name}\", &DATA))"),
-    )
+fn compiler_version() -> Vec<u8> {
+    let compiler = Command::new(clang()).arg("--version").output();
+    compiler.expect("it has just compiled").stdout
 }
 
 /// Everything in `bpf/`, in the order of names.
@@ -86,18 +54,6 @@ fn program_name(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_suffix(".bpf.c")
 }
 
-/// A module for each skeleton. The generator's code is held to none of the workspace's lints.
-fn skeletons(names: &[&str]) -> String {
-    names.iter().fold(String::new(), |mut text, name| {
-        let _ = write!(
-            text,
-            "#[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]\n\
-             pub(crate) mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{name}.skel.rs\")); }}\n"
-        );
-        text
-    })
-}
-
 /// The expression of a list of names and compiled objects.
 fn objects(names: &[&str]) -> String {
     let entries: String = names
@@ -109,22 +65,14 @@ fn objects(names: &[&str]) -> String {
     format!("&[{entries}]")
 }
 
-/// v3 of the instruction set is what every kernel since 5.12 has. Debian keeps `asm/` apart by
-/// architecture, which clang does not look into when it compiles for BPF.
-fn flags() -> Vec<OsString> {
-    let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-    [
-        "-mcpu=v3",
-        "-Wall",
-        // A program may be called `floor` or `log`: BPF has no C library.
-        "-Wno-incompatible-library-redeclaration",
-        "-Werror",
-        "-I",
-        &multiarch,
-    ]
-    .map(OsString::from)
-    .to_vec()
-}
+/// v3 of the instruction set is what every kernel since 5.12 has.
+const FLAGS: [&str; 4] = [
+    "-mcpu=v3",
+    "-Wall",
+    // A program may be called `floor` or `log`: BPF has no C library.
+    "-Wno-incompatible-library-redeclaration",
+    "-Werror",
+];
 
 /// FNV-1a over the compiler's version and every source, in the order of their names.
 fn build_hash(compiler: &[u8], files: &[PathBuf]) -> u64 {

@@ -1,10 +1,12 @@
 //! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/` for the kernel.
 
-use libbpf_cargo::SkeletonBuilder;
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-/// The compiler of BPF C, which compiles this too.
-const CLANG: &str = "clang-19";
+use bpfcost_compile::{clang, compile, headers};
 
 /// No red zone, as the private stack of a probe may be followed by anything; one section, so that few relocations
 /// are left; no table of unwinding, as nothing unwinds through a probe.
@@ -27,14 +29,11 @@ const FLAGS: &[&str] = &[
     "-Werror",
 ];
 
-/// Debian keeps `asm/` apart by architecture, which clang does not look into when it compiles for BPF.
-const HEADERS: &str = "-I/usr/include/x86_64-linux-gnu";
-
 fn main() {
     println!("cargo:rerun-if-changed=blob");
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
-    let clang = env::var_os("CLANG").unwrap_or_else(|| CLANG.into());
+    let clang = clang();
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let status = Command::new(&clang)
         .args(FLAGS)
@@ -49,23 +48,17 @@ fn main() {
             clang.display()
         ),
     }
+    let headers = headers();
+    println!(
+        "cargo:rustc-env=BPFCOST_LIBBPF_HEADERS={}",
+        headers.display()
+    );
     for name in ["sharers", "starts"] {
         let source = format!("bpf/{name}.bpf.c");
-        let arguments = [
-            "-mcpu=v3",
-            "-D__TARGET_ARCH_x86",
-            "-Wall",
-            "-Werror",
-            HEADERS,
-        ];
-        let compiled = SkeletonBuilder::new()
-            .source(&source)
-            .obj(out.join(format!("{name}.o")))
-            .clang(&clang)
-            .clang_args(arguments)
-            .build();
-        if let Err(error) = compiled {
-            panic!("{source}: {error:?}");
+        let object = out.join(format!("{name}.o"));
+        let flags = ["-mcpu=v3", "-Wall", "-Werror"];
+        if let Err(error) = compile(Path::new(&source), &object, &headers, &flags) {
+            panic!("{error}");
         }
     }
 }

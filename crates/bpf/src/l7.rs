@@ -22,8 +22,7 @@ use crate::{
     attach::tracepoint,
     error::Result,
     object::OpenNamed,
-    plain,
-    skel::l7::types,
+    plain, shared,
     stats::RunStats,
 };
 
@@ -183,7 +182,7 @@ impl L7 {
         let taker = || {
             let (take, taken) = (Rc::clone(&take), Rc::clone(&taken));
             move |record: &[u8]| {
-                if let Some(event) = plain::read::<types::l7_event>(record) {
+                if let Some(event) = plain::read::<shared::l7_event>(record) {
                     (take.borrow_mut())(&call(&event));
                     taken.set(taken.get() + 1);
                 }
@@ -319,7 +318,7 @@ impl L7 {
     fn counts(&self) -> Result<L7Counts> {
         let mut all = L7Counts::default();
         for side in &self.sides {
-            for count in side.counts::<types::l7_count>("l7_counts")? {
+            for count in side.counts::<shared::l7_count>("l7_counts")? {
                 all.lost += count.lost;
                 all.switches += count.switches;
             }
@@ -379,9 +378,9 @@ impl ServerFunctions {
     /// Those of `crypto/tls`, each with its kind of calls: the cookie of its entry program.
     fn with_kinds(&self) -> [(&GoFunction, u64); 3] {
         [
-            (&self.read, types::l7_kind::L7_READ.0.into()),
-            (&self.write, types::l7_kind::L7_WRITE.0.into()),
-            (&self.close, types::l7_kind::L7_CLOSE.0.into()),
+            (&self.read, shared::l7_kind::L7_READ.into()),
+            (&self.write, shared::l7_kind::L7_WRITE.into()),
+            (&self.close, shared::l7_kind::L7_CLOSE.into()),
         ]
     }
 }
@@ -393,7 +392,7 @@ pub(crate) fn namespace() -> Option<(u64, u64)> {
 }
 
 /// An event as a call.
-fn call(event: &types::l7_event) -> L7Call<'_> {
+fn call(event: &shared::l7_event) -> L7Call<'_> {
     L7Call {
         connection: ConnectionId {
             process: event.process,
@@ -401,8 +400,8 @@ fn call(event: &types::l7_event) -> L7Call<'_> {
             number: event.connection,
         },
         act: match event.kind {
-            types::l7_kind::L7_READ => CallKind::Read,
-            types::l7_kind::L7_WRITE => CallKind::Write,
+            shared::l7_kind::L7_READ => CallKind::Read,
+            shared::l7_kind::L7_WRITE => CallKind::Write,
             _ => CallKind::Close,
         },
         time_ns: event.time_ns,

@@ -13,7 +13,7 @@ use libbpf_rs::{
 use memmap2::MmapMut;
 
 use self::programs::{all_timed, replay, timed};
-pub use crate::skel::xdp_lb::types::{
+pub use crate::shared::{
     address as Address, control as Control, flood as Flood, flow_key as FlowKey,
     lru_entry as LruEntry, real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
 };
@@ -24,7 +24,7 @@ use crate::{
     percpu::read_cpu,
     plain::{Plain, bytes_of, bytes_of_slice, read},
     run::{self, SharedProgram},
-    skel::xdp_lb::types,
+    shared,
     timed::{MapOverrides, OpenObject, TimedObject},
     timing::{Loop, Observation, Request},
 };
@@ -373,10 +373,10 @@ impl LoadBalancer {
         let ran = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay
-            .chunks_exact(std::mem::size_of::<types::replayed>());
+            .chunks_exact(std::mem::size_of::<shared::replayed>());
         Ok(entries
             .take(ran.code as usize)
-            .filter_map(read::<types::replayed>)
+            .filter_map(read::<shared::replayed>)
             .map(|seen| ReplayResult {
                 action: seen.action,
                 packet: seen.packet[..seen.packet.len().min(seen.length as usize)].to_vec(),

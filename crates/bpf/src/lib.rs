@@ -35,6 +35,7 @@ pub mod program;
 mod programs;
 mod routine;
 pub mod run;
+mod shared;
 mod space;
 pub mod sslsniff;
 pub mod stack;
@@ -66,7 +67,12 @@ pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 #[path = "../tests/require/mod.rs"]
 mod require;
 
-/// Generated skeletons, one module per `bpf/*.bpf.c`.
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/skeletons.rs"));
+/// The folder of libbpf's headers on the machine that built this, for tests that compile BPF C.
+#[doc(hidden)]
+pub const LIBBPF_HEADERS: &str = env!("BPFCOST_LIBBPF_HEADERS");
+
+/// Objects of `bpf/` by name, for tests whose programs lie there.
+#[doc(hidden)]
+pub mod named {
+    pub use crate::object::{NamedObject, OpenNamed};
 }

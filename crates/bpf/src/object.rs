@@ -52,7 +52,7 @@ pub(crate) fn load_for_processes(name: &'static str, choice: &Choice<'_>) -> Res
 
 /// An object of `bpf/` that is not loaded yet.
 #[derive(Debug)]
-pub(crate) struct OpenNamed {
+pub struct OpenNamed {
     name: &'static str,
     object: OpenObject,
     layout: GlobalsLayout,
@@ -60,7 +60,7 @@ pub(crate) struct OpenNamed {
 
 impl OpenNamed {
     /// Opens `bpf/NAME.bpf.c`.
-    pub(crate) fn open(name: &'static str) -> Result<Self> {
+    pub fn open(name: &'static str) -> Result<Self> {
         OpenNamed::from_bytes(name, object_bytes(name)?)
     }
 
@@ -80,7 +80,8 @@ impl OpenNamed {
         })
     }
 
-    pub(crate) fn object(&mut self) -> &mut OpenObject {
+    /// The object as libbpf-rs has it.
+    pub fn object(&mut self) -> &mut OpenObject {
         &mut self.object
     }
 
@@ -93,7 +94,8 @@ impl OpenNamed {
         types(self.name, &self.object)
     }
 
-    pub(crate) fn change_program(
+    /// Changes a program before it is loaded.
+    pub fn change_program(
         &mut self,
         name: &str,
         change: impl FnOnce(&mut OpenProgramMut<'_>) -> libbpf_rs::Result<()>,
@@ -143,7 +145,7 @@ impl OpenNamed {
     }
 
     /// Loads what was chosen.
-    pub(crate) fn load(self) -> Result<NamedObject> {
+    pub fn load(self) -> Result<NamedObject> {
         let name = self.name;
         listen();
         let object = self.object.load();
@@ -174,7 +176,7 @@ impl OpenNamed {
 
 /// A loaded object of `bpf/`. Dropping it frees everything.
 #[derive(Debug)]
-pub(crate) struct NamedObject {
+pub struct NamedObject {
     name: &'static str,
     /// Its variables.
     pub(crate) globals: Globals,
@@ -182,18 +184,34 @@ pub(crate) struct NamedObject {
 }
 
 impl NamedObject {
-    pub(crate) fn object(&self) -> &Object {
+    /// The object as libbpf-rs has it.
+    pub fn object(&self) -> &Object {
         &self.object
     }
 
     /// The loaded program of that name.
-    pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+    pub fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
         loaded_program(&self.object, name)
     }
 
     /// The same, to be run.
-    pub(crate) fn runnable(&self, name: &str) -> Result<run::SharedProgram> {
+    pub fn runnable(&self, name: &str) -> Result<run::SharedProgram> {
         run::SharedProgram::new(&self.program(name)?)
+    }
+
+    /// The value of a variable of at most 8 bytes.
+    pub fn variable(&self, name: &str) -> Result<u64> {
+        self.globals.get(name)
+    }
+
+    /// Sets one.
+    pub fn set_variable(&mut self, name: &str, value: u64) -> Result<()> {
+        self.globals.set(name, value)
+    }
+
+    /// The bytes of a variable.
+    pub fn bytes(&self, name: &str) -> Result<&[u8]> {
+        self.globals.bytes(name)
     }
 
     /// All programs that were loaded.

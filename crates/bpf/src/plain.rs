@@ -4,18 +4,6 @@
 
 use std::{mem, slice};
 
-use crate::skel::{
-    counter::types::counter_counts,
-    l7::types::{l7_count, l7_event},
-    probe,
-    sslsniff::types::{sslsniff_counts, sslsniff_head},
-    stack::types::{unwind_node, unwind_rule, unwind_state},
-    stack_counter::types::{stack_counter_counts, stack_counter_event},
-    stack_tracer::types::stack_tracer_counts,
-    unwind_truth::types::{truth_counts, truth_stacks},
-    xdp_lb::types,
-};
-
 /// A type without padding or pointers, for which every bit pattern is a value.
 ///
 /// # Safety
@@ -29,46 +17,8 @@ unsafe impl Plain for u32 {}
 // SAFETY: as above.
 unsafe impl Plain for u64 {}
 
-macro_rules! plain {
-    ($($name:ty: $size:expr),* $(,)?) => {
-        $(
-            // SAFETY: integers and arrays of them; the headers name their padding, and the size
-            // that is checked here is the sum of the fields' sizes, so there is no other.
-            unsafe impl Plain for $name {}
-            const _: () = assert!(mem::size_of::<$name>() == $size);
-        )*
-    };
-}
-
-plain! {
-    types::flow_key: 40,
-    types::lru_entry: 16,
-    types::vip_key: 20,
-    types::vip: 8,
-    types::real: 20,
-    types::control: 12,
-    types::traffic: 16,
-    types::flood: 16,
-    types::replayed: 8 + 136,
-    counter_counts: 24,
-    probe::types::bss: 48,
-    l7_count: 16,
-    l7_event: 48 + 512,
-    sslsniff_counts: 56,
-    sslsniff_head: 48,
-    [u32; 2]: 8,
-    [u32; 4]: 16,
-    [u64; 2]: 16,
-    [u64; 3]: 24,
-    unwind_rule: 8,
-    unwind_node: 64,
-    unwind_state: 72,
-    stack_counter_counts: 32,
-    stack_counter_event: 48,
-    stack_tracer_counts: 32,
-    truth_counts: 72,
-    truth_stacks: 8 + 8 + 128 * 8 + 128 * 8,
-}
+// SAFETY: an array has nothing between its elements.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// The bytes of a value.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {

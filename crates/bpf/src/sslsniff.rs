@@ -16,8 +16,7 @@ use crate::{
     agent_programs::{AgentPrograms, KernelPrograms, ProcessPrograms},
     error::Result,
     object::OpenNamed,
-    plain,
-    skel::sslsniff::types,
+    plain, shared,
 };
 
 /// The part of calls that is taken.
@@ -206,7 +205,7 @@ impl Sniffer {
             missed: self.programs.missed(),
             ..SslCounts::default()
         };
-        for one in self.programs.counts::<types::sslsniff_counts>("counts")? {
+        for one in self.programs.counts::<shared::sslsniff_counts>("counts")? {
             all.hits += one.hits;
             for (direction, moved) in [&mut all.read, &mut all.written].into_iter().enumerate() {
                 moved.calls += one.calls[direction];
@@ -220,8 +219,8 @@ impl Sniffer {
 
 /// A record as it lies in the ring buffer; behind its payload there may be room that is not used.
 fn record(bytes: &[u8]) -> Option<SslPayload<'_>> {
-    let head = plain::read::<types::sslsniff_head>(bytes)?;
-    let (_, rest) = bytes.split_at_checked(size_of::<types::sslsniff_head>())?;
+    let head = plain::read::<shared::sslsniff_head>(bytes)?;
+    let (_, rest) = bytes.split_at_checked(size_of::<shared::sslsniff_head>())?;
     Some(SslPayload {
         direction: match head.written {
             0 => Direction::Read,

@@ -16,8 +16,8 @@ use crate::{
     l7, lockdown, mount,
     object::OpenNamed,
     plain,
-    skel::stack::types::{unwind_node, unwind_state},
-    skel::stack_counter::types::{stack_counter_counts, stack_counter_event},
+    shared::{stack_counter_counts, stack_counter_event},
+    shared::{unwind_node, unwind_state},
     stats::RunStats,
     unwind::{Generation, RuleTable, StackObject, Unwinder, note_modules, stack_program},
 };

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result, map_failed},
     feature::Feature,
     object::OpenNamed,
-    skel::stack_tracer::types::stack_tracer_counts,
+    shared::stack_tracer_counts,
     unwind::{
         KernelSymbols, RuleTable, StackObject, Unwinder, note_modules, read_addresses,
         stack_program,

@@ -5,17 +5,10 @@
 //! The tests use fewer stacks than a million. All of them, with figures:
 //! `cargo test -p bpfcost-bpf --test stack_counter_full -- --ignored --nocapture`.
 
-// Generated code, and a skeleton's life cycle as libbpf-rs has it.
-#[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod stack_storm {
-    include!(concat!(env!("OUT_DIR"), "/stack_storm.skel.rs"));
-}
-
 mod require;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem::MaybeUninit,
     ops::Range,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
@@ -26,13 +19,11 @@ use bpfcost_bpf::{
     allowed_cpus,
     attach::{AttachMethod, Driver, load_quietly, others},
     current_cpu,
+    named::{NamedObject, OpenNamed},
     run::{self, SharedProgram},
     stack_counter::{StackCount, StackCounter, StackFilter, StackMode, StackTotals},
-    timing::{fetch, store},
     unwind::{KernelSymbols, RuleTable},
 };
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use stack_storm::{StackStormSkel, StackStormSkelBuilder};
 
 const EVENT: (AttachMethod, &str) = (AttachMethod::RawTp, "bpf_trace:bpf_trace_printk");
 /// Events that interrupt it.
@@ -53,7 +44,7 @@ const WINDOWS: u32 = 200;
 
 /// Makes events with distinct stacks, in this process.
 struct Storm {
-    skeleton: StackStormSkel<'static>,
+    object: NamedObject,
     program: SharedProgram,
     /// Tests run at once in one process, whose events all of them count.
     _alone: MutexGuard<'static, ()>,
@@ -63,31 +54,30 @@ impl Storm {
     fn load() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = StackStormSkelBuilder::default()
-            .open(storage)
-            .expect("open");
+        let open = OpenNamed::open("stack_storm").expect("open");
         let others = || others(Driver::Printk).expect("who else listens");
         let before = others();
-        let skeleton = load_quietly(|| open.load()).expect("load");
+        let object = load_quietly(|| open.load()).expect("load");
         assert_eq!(others(), before);
-        let program = SharedProgram::new(&skeleton.progs.storm).expect("a program");
+        let program = object.runnable("storm").expect("a program");
         Storm {
-            skeleton,
+            object,
             program,
             _alone: alone,
         }
     }
 
     fn begin(&mut self, paths: Range<u64>) {
-        let area = self.skeleton.maps.bss_data.as_deref_mut().expect(".bss");
-        store(&mut area.next_path, paths.start);
-        store(&mut area.last_path, paths.end);
+        for (variable, path) in [("next_path", paths.start), ("last_path", paths.end)] {
+            self.object
+                .set_variable(variable, path)
+                .expect("a variable");
+        }
     }
 
     fn is_over(&self) -> bool {
-        let area = self.skeleton.maps.bss_data.as_deref().expect(".bss");
-        fetch(&area.next_path) >= fetch(&area.last_path)
+        let path = |variable| self.object.variable(variable).expect("a variable");
+        path("next_path") >= path("last_path")
     }
 
     /// Makes an event of each path; `between` is called every few hundred events.

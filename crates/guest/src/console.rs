@@ -114,7 +114,7 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
                          not load";
     const NO_IMAGE: &str = "cannot boot: its image is not a kernel, or is damaged";
     /// Words of the kernel, of QEMU and of the first process, and what they mean.
-    const KNOWN: [(&str, &str); 11] = [
+    const KNOWN: [(&str, &str); 12] = [
         ("Out of memory", "ran out of memory"),
         ("System is deadlocked on memory", "ran out of memory"),
         (
@@ -124,6 +124,10 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
         ("cannot mount share (9p)", NO_9P),
         ("cannot mount root (9p)", NO_9P),
         ("initrd is too large", "has too little memory to boot"),
+        (
+            "Initramfs unpacking failed: write error",
+            "has too little memory to boot",
+        ),
         (
             "Unable to mount root fs",
             "does not take an initramfs (CONFIG_BLK_DEV_INITRD), or not this program in it",
@@ -242,6 +246,10 @@ mod tests {
                 "does not take an initramfs",
             ),
             ("qemu: invalid kernel header", "cannot boot"),
+            (
+                "[    2.328436] Initramfs unpacking failed: write error",
+                "too little memory",
+            ),
             (
                 "qemu: initrd is too large, cannot support.(max: 25001983, need 125159480)",
                 "too little memory",

@@ -24,7 +24,6 @@ const CHARACTER: u32 = 0o020_000;
 /// Writes it into the folder of a guest.
 pub(crate) fn write(spec: &GuestSpec, folder: &Path) -> Result<(), GuestError> {
     let path = folder.join(INITRAMFS);
-    let writing = || GuestError::io(format!("writing {}", path.display()));
     let modules = match &spec.kernel.modules {
         Some(modules) => modules::wanted(modules)?,
         None => Vec::new(),
@@ -50,7 +49,10 @@ pub(crate) fn write(spec: &GuestSpec, folder: &Path) -> Result<(), GuestError> {
         }
         archive.end()
     };
-    write().map_err(writing())
+    write().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::StorageFull => GuestError::no_room(folder),
+        _ => GuestError::io(format!("writing {}", path.display()))(error),
+    })
 }
 
 /// Writes one with nothing in it, for a guest that goes on where another one was, which has unpacked its own.

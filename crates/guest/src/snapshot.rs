@@ -46,15 +46,12 @@ impl Snapshot {
         for arg in &composed.args {
             arg.split(folder_path).next().hash(&mut hasher);
         }
-        // What the initramfs is made of. depmod(8) writes its index whenever modules change.
+        // What the initramfs is made of. depmod(8), where it is used, writes its index whenever modules change.
         let mut files = program::sources().ok()?;
         files.push(spec.kernel.image.clone());
-        files.extend(
-            spec.kernel
-                .modules
-                .as_ref()
-                .map(|modules| modules.join("modules.dep")),
-        );
+        if let Some(modules) = &spec.kernel.modules {
+            files.extend([modules.clone(), modules.join("modules.dep")]);
+        }
         files
             .iter()
             .for_each(|file| identity(file).hash(&mut hasher));

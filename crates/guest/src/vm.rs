@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     Console, GuestError, GuestSpec, Monitor, Tools,
+    command::INITRAMFS,
     first::{NOW, READY},
     initramfs,
     qemu::Qemu,
@@ -109,6 +110,8 @@ impl Vm {
         {
             let _ = snapshot.take(&mut monitor, &self.folder);
         }
+        // It was unpacked.
+        let _ = fs::remove_file(self.folder.join(INITRAMFS));
         let _ = self.qemu.release();
         self.released = true;
     }

@@ -35,6 +35,8 @@ pub enum Task {
     KernelAdd,
     /// Building one, which begins like adding one.
     KernelBuild,
+    /// Loading more modules in a guest than it loads by itself.
+    Modules,
 }
 
 const fn needed(task: Task, name: &'static str, package: &'static str) -> Program {
@@ -59,8 +61,8 @@ pub const APT_CACHE: Program = needed(Task::KernelAdd, "apt-cache", "apt");
 pub const DPKG: Program = needed(Task::KernelAdd, "dpkg", "dpkg");
 /// dpkg-deb, which unpacks packages.
 pub const DPKG_DEB: Program = needed(Task::KernelAdd, "dpkg-deb", "dpkg");
-/// depmod, which indexes a kernel's modules.
-pub const DEPMOD: Program = needed(Task::KernelAdd, "depmod", "kmod");
+/// depmod, which indexes a kernel's modules. Only guests with the host's files look into that index, by modprobe.
+pub const DEPMOD: Program = needed(Task::Modules, "depmod", "kmod");
 /// make, which builds a kernel.
 pub const MAKE: Program = needed(Task::KernelBuild, "make", "make");
 /// tar, which unpacks a kernel's sources.

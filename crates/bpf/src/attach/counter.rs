@@ -9,7 +9,7 @@ use crate::{
     feature::Feature,
     object::{NamedObject, OpenNamed},
     run,
-    skel::counter::types::counter_counts,
+    shared::counter_counts,
 };
 
 /// See `bpf/counter.h`.

@@ -11,8 +11,7 @@ use super::{Attachment, Body, ProbeCounts, ProgramKind, maps::writer};
 use crate::{
     error::{Result, lacks},
     object::load_for_processes,
-    plain,
-    skel::probe::types,
+    plain, shared,
 };
 
 /// Bytes of a thread's value before a program writes there: no process has such a number.
@@ -99,7 +98,7 @@ impl UserPrograms {
 
 /// Lets the counts begin again.
 pub(super) fn forget(probes: &Probes) -> Result<()> {
-    let begun = types::bss {
+    let begun = shared::bss {
         hits: 0,
         drops: 0,
         errors: 0,
@@ -115,7 +114,7 @@ pub(super) fn forget(probes: &Probes) -> Result<()> {
 /// Reads the counts that runs left since [`forget`].
 pub(super) fn seen(probes: &Probes) -> Result<ProbeCounts> {
     let bytes = probes.map(VARIABLES)?.get(&[0; 4])?;
-    let counts: Option<types::bss> = bytes.and_then(|bytes| plain::read(&bytes));
+    let counts: Option<shared::bss> = bytes.and_then(|bytes| plain::read(&bytes));
     let counts = counts.ok_or_else(|| lacks("probe", VARIABLES))?;
     Ok(ProbeCounts {
         hits: counts.hits,

@@ -11,7 +11,7 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use super::{ServerFunctions, TLS_ENTER, TLS_RETURN};
 use crate::{
     error::{Result, failed},
-    skel::l7::types,
+    shared,
 };
 
 /// Finds the functions of a process, with the cookie of each one's entry program.
@@ -36,7 +36,7 @@ pub(super) fn in_process(functions: &[(Function, u64)]) -> Vec<Place<'_>> {
             cookie: *cookie,
         };
         places.push(place(TLS_ENTER, At::Entry));
-        if *cookie != types::l7_kind::L7_CLOSE.0.into() {
+        if *cookie != shared::l7_kind::L7_CLOSE.into() {
             places.push(place(TLS_RETURN, At::Return));
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     feature::Feature,
     object::{NamedObject, OpenNamed},
     plain,
-    skel::unwind_truth::types::{truth_counts, truth_stacks},
+    shared::{truth_counts, truth_stacks},
 };
 
 /// See `bpf/unwind_truth.h`.

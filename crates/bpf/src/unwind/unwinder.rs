@@ -15,7 +15,7 @@ use crate::{
     error::{Result, lacks, map_failed},
     mapping,
     plain::{Plain, bytes_of, read},
-    skel::stack::types::{unwind_node, unwind_stack, unwind_state},
+    shared::{unwind_node, unwind_stack, unwind_state},
 };
 
 /// Bytes of a node; see `bpf/unwind_maps.bpf.h`.

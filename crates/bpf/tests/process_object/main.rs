@@ -4,7 +4,6 @@
 mod require;
 
 use std::{
-    ffi::OsString,
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -12,8 +11,10 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::attach::{ProcessCounts, ProcessObject};
-use libbpf_cargo::SkeletonBuilder;
+use bpfcost_bpf::{
+    LIBBPF_HEADERS,
+    attach::{ProcessCounts, ProcessObject},
+};
 
 const CALLS: u64 = 200;
 /// Number of times that a process which executes its program anew all the time is attached to.
@@ -25,16 +26,8 @@ fn object(source: &str, target: &str, folder: &Path) -> PathBuf {
     let object = folder.join("object.bpf.o");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process_object");
     let define = format!("-DTARGET=\"{target}\"");
-    SkeletonBuilder::new()
-        .source(sources.join(source))
-        .obj(&object)
-        .clang(std::env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19")))
-        .clang_args([
-            define.as_str(),
-            "-D__TARGET_ARCH_x86",
-            "-I/usr/include/x86_64-linux-gnu",
-        ])
-        .build()
+    let headers = Path::new(LIBBPF_HEADERS);
+    bpfcost_compile::compile(&sources.join(source), &object, headers, &[&define])
         .expect("it compiles");
     object
 }

@@ -6,9 +6,10 @@ use bpfcost_bpf::{
     Error,
     program::{LoopForm, ObjectFile, ProgramKind},
 };
+use bpfcost_compile::clang;
 use bpfcost_uprobe::object::with_known_pins;
 
-use crate::lab::{clang, prepare};
+use crate::lab::prepare;
 use crate::require;
 
 const HEAD: &str = r#"

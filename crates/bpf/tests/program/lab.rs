@@ -1,19 +1,17 @@
 //! Compiles the sources of this folder, and runs programs of them.
 
 use std::{
-    env,
-    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
 };
 
 use bpfcost_bpf::{
-    current_cpu,
+    LIBBPF_HEADERS, current_cpu,
     program::{Body, Change, NativeProgram, ObjectFile, Oracle, Ran, Restore, Settings, Spliced},
     timing::Request,
 };
-use libbpf_cargo::SkeletonBuilder;
+use bpfcost_compile::{clang, compile};
 use tempfile::TempDir;
 
 /// An IPv4 packet of 100 bytes after its header.
@@ -36,13 +34,8 @@ pub(crate) fn object(source: &str) -> ObjectFile {
         .suffix(".bpf.o")
         .tempfile_in(folder.path())
         .expect("a file");
-    SkeletonBuilder::new()
-        .source(path(source))
-        .obj(object.path())
-        .clang(clang())
-        .clang_args(["-I/usr/include/x86_64-linux-gnu"])
-        .build()
-        .expect("it compiles");
+    let headers = Path::new(LIBBPF_HEADERS);
+    compile(&path(source), object.path(), headers, &[]).expect("it compiles");
     ObjectFile::read(object.path()).expect("it can be read")
 }
 
@@ -61,10 +54,6 @@ fn path(source: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/program")
         .join(source)
-}
-
-pub(crate) fn clang() -> OsString {
-    env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"))
 }
 
 /// A program, what it does alone, and what has to be undone.

@@ -2,12 +2,12 @@
 
 use std::{env, fs, path::Path, process::ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use bpfcost::builtin::{self, program::Programs, xdp_lb::XdpLb};
-use bpfcost_bpf::{program::ObjectFile, timing::Loop};
+use bpfcost_bpf::{LIBBPF_HEADERS, program::ObjectFile, timing::Loop};
+use bpfcost_compile::compile;
 use bpfcost_model::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing};
 use bpfcost_program::{OwnPrograms, inputs};
-use libbpf_cargo::SkeletonBuilder;
 use wildmatch::WildMatch;
 
 /// Operations of a batch, where the case does not fix them.
@@ -288,12 +288,8 @@ fn built_in(name: &str) -> Result<Box<dyn Experiment>> {
 /// Programs of a source of crates/bpf's tests, on these packets.
 fn own_programs(source: &str, programs: &[&str], packets: &[&str]) -> Result<Box<dyn Experiment>> {
     let object = tempfile::NamedTempFile::new()?;
-    SkeletonBuilder::new()
-        .source(Path::new(OWN_SOURCES).join(source))
-        .obj(object.path())
-        .clang(env::var_os("CLANG").unwrap_or_else(|| "clang-19".into()))
-        .clang_args(["-I/usr/include/x86_64-linux-gnu"])
-        .build()?;
+    let from = Path::new(OWN_SOURCES).join(source);
+    compile(&from, object.path(), Path::new(LIBBPF_HEADERS), &[]).map_err(Error::msg)?;
     let owned = |words: &[&str]| {
         words
             .iter()

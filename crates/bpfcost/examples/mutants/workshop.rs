@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use libbpf_cargo::SkeletonBuilder;
+use anyhow::{Context, Error, Result, bail, ensure};
+use bpfcost_bpf::LIBBPF_HEADERS;
+use bpfcost_compile::compile;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use procfs::process::Process;
 
@@ -100,15 +101,14 @@ impl Workshop {
 
     /// As the build does (`crates/bpf/build.rs`), with no warning an error.
     fn compile(&self, name: &str, object: &Path) -> Result<()> {
-        let clang = env::var_os("CLANG").unwrap_or_else(|| "clang-19".into());
-        let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-        SkeletonBuilder::new()
-            .source(self.folder.join(format!("{name}.bpf.c")))
-            .obj(object)
-            .clang(clang)
-            .clang_args(["-mcpu=v3", "-w", "-I", &multiarch])
-            .build()
-            .with_context(|| format!("{name}.bpf.c"))
+        let source = self.folder.join(format!("{name}.bpf.c"));
+        compile(
+            &source,
+            object,
+            Path::new(LIBBPF_HEADERS),
+            &["-mcpu=v3", "-w"],
+        )
+        .map_err(Error::msg)
     }
 
     /// Has a judge run an object, until no other program disturbs it.

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use bpfcost_bpf::LIBBPF_HEADERS;
+use bpfcost_compile::compile;
 use bpfcost_record::Record;
 use etherparse::PacketBuilder;
-use libbpf_cargo::SkeletonBuilder;
 
 use crate::{
     kept::valid_record,
@@ -26,20 +27,15 @@ fn source(name: &str) -> String {
     folder.join(name).display().to_string()
 }
 
-fn compile(tool: &Tool) {
+fn compile_object(tool: &Tool) {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/bpf");
-    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
-    SkeletonBuilder::new()
-        .source(source("lb.bpf.c"))
-        .obj(tool.path("lb.bpf.o"))
-        .clang(clang)
-        .clang_args([
-            "-mcpu=v3".to_owned(),
-            format!("-I{}", headers.display()),
-            "-I/usr/include/x86_64-linux-gnu".to_owned(),
-        ])
-        .build()
-        .expect("it compiles");
+    compile(
+        Path::new(&source("lb.bpf.c")),
+        &tool.path("lb.bpf.o"),
+        Path::new(LIBBPF_HEADERS),
+        &["-mcpu=v3", &format!("-I{}", headers.display())],
+    )
+    .expect("it compiles");
 }
 
 /// Captures of one packet each, which is what names it.
@@ -100,7 +96,7 @@ fn a_plain_object_costs_what_it_costs_in_our_own_loop() {
     );
     assert_eq!(measured.code, Some(0), "{measured:?}");
 
-    compile(&plain);
+    compile_object(&plain);
     write_packets(&plain);
     let inputs = CASES
         .map(|(_, packet)| format!("--input {packet}.pcap"))

@@ -102,7 +102,7 @@ fn the_program_in_it_is_killed() {
 fn runs_out_of_memory() {
     // Without the first, a slow guest may read its programs again and again instead.
     fails(
-        r#"{"memory_mib": 160, "before": "echo 1000 >/sys/kernel/mm/lru_gen/min_ttl_ms; echo 1 >/proc/sys/vm/panic_on_oom; tail /dev/zero"}"#,
+        r#"{"memory_mib": 400, "before": "echo 1000 >/sys/kernel/mm/lru_gen/min_ttl_ms; echo 1 >/proc/sys/vm/panic_on_oom; tail /dev/zero"}"#,
         &["ran out of memory", "Last lines of its console:"],
     );
 }

@@ -1,5 +1,7 @@
 //! A host that has more installed than is needed: udev, systemd, and the kernel's modules with settings for them, all of
-//! them harmful. A guest takes none of it. They are laid over /usr for one process and what it starts.
+//! them harmful. A guest with its files takes none of it. They are laid over /usr for one process and what it starts.
+
+use bpfcost_target::guest::HOOKS;
 
 use crate::{
     kept::valid_record,
@@ -44,7 +46,9 @@ pub(crate) fn planted(tool: &Tool, copy: &str, line: &str) -> Said {
         .env("COPY", copy)
         .env("RELEASE", release)
         .env("MODULES", tree.join("lib/modules").join(release))
-        .env("ARGS", line);
+        .env("ARGS", line)
+        // It has the host's files then.
+        .env(HOOKS, r#"{"before": ":"}"#);
     let said = said(&shell.output().expect("unshare runs"));
     assert_nothing_left(tool);
     said

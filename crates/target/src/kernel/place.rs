@@ -11,15 +11,6 @@ use super::{Error, Kernel, image, release};
 pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
     let release = image::release(path)?;
     let modules = modules_of(path, &release, system);
-    if let Some(folder) = &modules
-        && !folder.join("modules.dep").is_file()
-    {
-        return Err(Error::Lacking(format!(
-            "{} has no modules.dep, so its modules cannot be loaded\n  Run depmod, or let bpfcost \
-             do so in a copy: bpfcost kernel add IMAGE",
-            folder.display()
-        )));
-    }
     Ok(Kernel {
         image: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
         release,

@@ -17,7 +17,7 @@ use super::{
     error::failed,
     manifest::{image_in, modules_in},
 };
-use bpfcost_process::program::DEPMOD;
+use bpfcost_process::program::{DEPMOD, find};
 
 /// Prefix of staging folders, unchanged since the first version so that old ones are removed too.
 const PREFIX: &str = ".draft-";
@@ -100,12 +100,15 @@ impl Staging {
         )))
     }
 
-    /// Makes the index that modprobe looks into.
+    /// Makes the index that modprobe looks into, where depmod is installed.
     pub(super) fn index_modules(
         &self,
         release: &str,
         observer: &dyn StepObserver,
     ) -> Result<(), Error> {
+        if find(DEPMOD.name).is_err() {
+            return Ok(());
+        }
         let mut command = DEPMOD.command();
         command.arg("-b").arg(self.kernel()).arg(release);
         DEPMOD
