@@ -71,8 +71,11 @@ fn state() -> String {
     std::fs::read_to_string(tracefs.path(SWITCH)).unwrap()
 }
 
+/// Sets it while no test loads an object: who found it off would switch it off again.
 fn set_state(state: &str) {
     let tracefs = MountedFs::ask("tracefs").unwrap();
+    let locked = std::fs::File::open(tracefs.path(SWITCH)).unwrap();
+    locked.lock().unwrap();
     std::fs::write(tracefs.path(SWITCH), state.trim()).unwrap();
 }
 
