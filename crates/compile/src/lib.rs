@@ -16,7 +16,7 @@ use object::{
 /// The first clang that knows `may_goto`, as Debian 12 names it.
 const CLANG: &str = "clang-19";
 
-/// The compiler that the variable `CLANG` names, else [`CLANG`].
+/// The compiler that the variable `CLANG` names, else `clang-19`.
 pub fn clang() -> OsString {
     env::var_os("CLANG").unwrap_or_else(|| CLANG.into())
 }

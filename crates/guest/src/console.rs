@@ -111,7 +111,7 @@ pub fn trouble(lines: &[String]) -> Option<String> {
 /// The cause of a guest's death: the line that shows it, and its meaning.
 fn cause(lines: &[String]) -> Option<(usize, String)> {
     const NO_9P: &str = "cannot mount a folder of this machine: its modules 9p and 9pnet_virtio are missing, or do \
-                         not load";
+                         not load. Give its image with them: lib/modules/RELEASE beside boot";
     const NO_IMAGE: &str = "cannot boot: its image is not a kernel, or is damaged";
     /// Words of the kernel, of QEMU and of the first process, and what they mean.
     const KNOWN: [(&str, &str); 12] = [

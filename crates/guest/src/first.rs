@@ -95,8 +95,13 @@ const NOT_STARTED: i32 = 126;
 const SIGNALLED: i32 = 128;
 
 /// Runs the guest, with the program that measures started by `arguments`; with the host's files, or told by
-/// `early` that it is to wait for the host itself. Does not return: the guest ends.
+/// `early` that it is to wait for the host itself. Returns only where this process is not the first one, or can't end the
+/// guest.
 pub fn first(host_files: bool, arguments: &[&str], early: &str) -> io::Error {
+    // It would change mounts and restart the machine.
+    if std::process::id() != 1 {
+        return io::Error::other("only the kernel of a guest starts this, as its first process");
+    }
     let ran = run(host_files, arguments, early);
     if let Err(error) = &ran {
         let _ = writeln!(io::stderr(), "bpfcost: {error}");
@@ -144,11 +149,12 @@ fn run(host_files: bool, arguments: &[&str], early: &str) -> io::Result<()> {
         Ok(child) => exit_code(&child)?,
         Err(_) => NOT_STARTED,
     };
-    if code != 0 {
-        let stream = fs::OpenOptions::new()
-            .append(true)
-            .open(Path::new(SHARED).join("stream"));
-        stream?.write_all(format!("{{\"gone\":{code}}}\n").as_bytes())?;
+    // Without the shared folder, the console has said why.
+    let stream = Path::new(SHARED).join("stream");
+    if code != 0
+        && let Ok(mut stream) = fs::OpenOptions::new().append(true).open(stream)
+    {
+        stream.write_all(format!("{{\"gone\":{code}}}\n").as_bytes())?;
     }
     Ok(())
 }

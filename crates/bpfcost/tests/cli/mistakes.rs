@@ -3,6 +3,7 @@
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _};
 
 use crate::{
+    privilege::nobody,
     require, sample_parts, sample_record,
     tool::{STATE, Tool, said},
 };
@@ -322,4 +323,14 @@ fn a_folder_that_was_removed_is_not_full() {
     );
     said.complains(&["can't write", "its folder was removed", "code 2"]);
     assert!(!said.err.contains("make room"), "{said:?}");
+}
+
+/// As a user who could not do it: a guest's first process changes mounts, and ends with the machine.
+#[test]
+fn what_the_kernel_of_a_guest_starts_is_refused_elsewhere() {
+    let Some(said) = nobody(&Tool::new(), "", "guest first") else {
+        return;
+    };
+    assert_ne!(said.code, Some(0), "{said:?}");
+    said.complains(&["only the kernel of a guest starts this"]);
 }
