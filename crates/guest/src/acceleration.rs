@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Tools;
 use bpfcost_process::xdg::Folder;
 
-/// What runs a guest's instructions.
+/// The executor of a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acceleration {
@@ -26,14 +26,14 @@ pub enum Acceleration {
     Emulated,
 }
 
-/// What is known of KVM here.
+/// Knowledge of KVM on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KvmSupport {
     /// A guest has booted with it.
     Usable,
-    /// Why it can't be used.
+    /// KVM can't be used, for this reason.
     Unusable(String),
-    /// It is there, and has not been tried since the machine booted.
+    /// KVM is there, and has not been tried since the machine booted.
     Untried,
 }
 
@@ -51,14 +51,14 @@ impl Acceleration {
 /// The answer, as the cache keeps it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KvmCacheEntry {
-    /// What it holds for.
+    /// The boot, kernel and QEMU that it holds for.
     key: String,
-    /// Why KVM can't be used; null where it can.
+    /// Reason that KVM can't be used; null if it can.
     why: Option<String>,
 }
 
 impl KvmSupport {
-    /// What is known here.
+    /// Reads what is known of this machine.
     pub fn here(tools: &Tools) -> KvmSupport {
         if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
             return KvmSupport::Unusable(format!("/dev/kvm: {error}"));

@@ -14,7 +14,7 @@ pub enum Arch {
     Aarch64,
 }
 
-/// What of a guest follows from its architecture.
+/// Words of both command lines that follow from the architecture.
 pub(crate) struct ArchWords {
     /// QEMU's machine.
     pub(crate) machine: &'static str,

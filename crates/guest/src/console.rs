@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 
-/// How many lines are kept, and how many characters of each: a screenful, however much is printed.
+/// Lines that are kept, and characters of each: a screenful, however much is printed.
 const LINES: usize = 200;
 const WIDTH: usize = 400;
 
-/// How many of them an error shows.
+/// Lines that an error shows.
 const SHOWN: usize = 15;
 
-/// How many of them come before the cause of its death.
+/// Lines of those before the cause of death.
 const BEFORE: usize = 3;
 
-/// What a console has said, from its end.
+/// The last output of a console.
 #[derive(Debug, Default)]
 pub struct Console {
     lines: VecDeque<String>,
@@ -102,7 +102,7 @@ fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// What a console says of a guest's death, as a clause; `None` where it says nothing known. The first
+/// Returns what a console says of a guest's death, as a clause; `None` where it says nothing known. The first
 /// cause counts: what comes later follows from it.
 pub fn trouble(lines: &[String]) -> Option<String> {
     cause(lines).map(|(_, clause)| clause)

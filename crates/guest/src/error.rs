@@ -1,10 +1,10 @@
-//! What can go wrong with a guest: what, why, the guest's last words, and what to do.
+//! Errors of guests: what, why, the guest's last words, and what to do.
 
 use std::{io, path::Path};
 
 use thiserror::Error;
 
-/// Why a guest can't be started, or did not come to its end.
+/// A guest can't be started, or did not come to its end.
 #[derive(Debug, Error)]
 pub enum GuestError {
     /// Something that guests need is not there, or not as it has to be: what, and what to do.
@@ -13,12 +13,12 @@ pub enum GuestError {
     /// A file or process of the guest can't be made.
     #[error("{doing} failed: {source}")]
     Io {
-        /// What was under way.
+        /// The step that was under way.
         doing: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It ended, or the kernel gave up: with the last words on its console.
+    /// The guest ended, or its kernel gave up: with the last words on its console.
     #[error("{0}")]
     Dead(String),
 }

@@ -40,10 +40,10 @@ pub const READY: &str = "bpfcost: waiting for the host";
 pub(crate) const ARGUMENTS: [&str; 2] = ["guest", "first"];
 pub(crate) const HOST_FILES: &str = "--host-files";
 
-/// Its modules, by names in the order to load them.
+/// Folder of the modules, whose names are in the order to load them.
 pub(crate) const MODULES: &str = "/modules";
 
-/// Where the host's files are mounted before they become the root.
+/// Folder on which the host's files are mounted before they become the root.
 const NEW_ROOT: &str = "/root-of-host";
 
 /// Folders of the initramfs that nothing else makes.
@@ -56,7 +56,7 @@ pub(crate) const FOLDERS: [&str; 9] = [
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const TYPES_COPY: &str = "/run/program/types";
 
-/// How both sides speak 9p.
+/// Options of 9p, for both sides.
 const TRANSPORT: &str = "version=9p2000.L,trans=virtio,access=any,msize=524288";
 
 /// The home of a guest's programs, and where they keep what they must put back.
@@ -306,7 +306,7 @@ fn overlay(folder: &str) -> io::Result<()> {
     mount_on("overlay", folder, "overlay", MountFlags::empty(), &options)
 }
 
-/// What starts the program, behind a script where the host wants that.
+/// Command that starts the program, behind a script where the host wants that.
 fn start_with_script() -> Command {
     let script = Path::new(SHARED).join(BEFORE);
     if !script.exists() {

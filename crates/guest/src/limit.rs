@@ -47,7 +47,7 @@ impl GuestLimit {
         }
     }
 
-    /// Whether it can be over after so much wall time, on so many CPUs.
+    /// Returns true if the limit can be over after so much wall time, on so many CPUs.
     fn may_be_over(&self, wall: Duration) -> bool {
         let cpus = available_parallelism().map_or(u32::MAX, |cpus| cpus.get() as u32);
         wall.saturating_mul(cpus) > self.cpu || wall > self.asleep

@@ -14,7 +14,7 @@ use ruzstd::decoding::StreamingDecoder;
 
 use super::GuestError;
 
-/// What a guest needs of its kernel beyond its image; a kernel may have each built in, or not at all.
+/// Modules that a guest needs; a kernel may have each built in, or not at all.
 const WANTED: [&str; 6] = [
     // Devices on the PCI bus, 9p over them, and the layers over the host's files.
     "virtio_pci",
@@ -38,7 +38,7 @@ pub(crate) struct Module {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Those that a guest needs, in the order to load them, from a folder like `/lib/modules/RELEASE`. What is not there is
+/// Reads the modules that a guest needs, in the order to load them, from a folder like `/lib/modules/RELEASE`. What is not there is
 /// in the kernel's image, or is missed when it is used.
 pub(crate) fn wanted(folder: &Path) -> Result<Vec<Module>, GuestError> {
     let mut files = HashMap::new();

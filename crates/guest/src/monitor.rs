@@ -87,7 +87,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// What it answers to a command.
+    /// Sends a command and returns the answer.
     pub fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
         writeln!(self.stream.get_mut(), "{line}")?;

@@ -17,7 +17,7 @@ use procfs::process::{MMapPath, Process};
 /// This program, even where its file was replaced meanwhile.
 pub(crate) const MYSELF: &str = "/proc/self/exe";
 
-/// Its path in a guest. Programs are known by the name of their file.
+/// Path of this program in a guest. Programs are known by the name of their file.
 pub const IN_GUEST: &str = "/run/program/bpfcost";
 
 /// The folder of its libraries there, and the variable of the environment that has the loader search it.
@@ -77,7 +77,7 @@ fn mapped() -> io::Result<BTreeSet<PathBuf>> {
     Ok(paths.filter(|path| *path != itself).collect())
 }
 
-/// What an ELF file says of how it is loaded.
+/// Loading of an ELF file, by its own account.
 struct Loading {
     /// The loader, for a program that is not static.
     interpreter: Option<String>,

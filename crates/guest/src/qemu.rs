@@ -76,14 +76,14 @@ impl Qemu {
         self.release()
     }
 
-    /// Its monitor.
+    /// Connects to the monitor.
     pub(crate) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
         let id = self.id();
         let interrupt = Arc::clone(&self.interrupt);
         Monitor::connect(folder, id, interrupt, || !matches!(self.end(), Ok(None)))
     }
 
-    /// Its number.
+    /// QEMU's number as a process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Acceleration, GuestCommand, GuestSpec, initramfs, monitor::Monitor, program};
 use bpfcost_process::{reaper::Scratch, xdg::Folder};
 
-/// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
+/// Name of the snapshot in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
 const LINK: &str = "snapshot";
 
 /// Maximum number of snapshots kept: some 100 MB each. Each is of one kernel, exact or not, with so many CPUs.

@@ -7,11 +7,11 @@ use super::{Acceleration, Arch};
 /// A kernel that a guest can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release, as `uname -r` prints it in the guest, e.g. `6.12.107+deb13-amd64`.
+    /// The release, as `uname -r` prints it in the guest, e.g. `6.12.107+deb13-amd64`.
     pub release: String,
     /// The image: a bzImage or vmlinuz.
     pub image: PathBuf,
-    /// Its modules: a folder like `/lib/modules/RELEASE`; `None` for a kernel that has all in its image.
+    /// The modules: a folder like `/lib/modules/RELEASE`; `None` for a kernel that has all in its image.
     pub modules: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ pub struct PortForward {
 pub struct GuestSpec {
     /// The kernel that it boots.
     pub kernel: Kernel,
-    /// Its architecture.
+    /// The architecture.
     pub arch: Arch,
     /// Number of its CPUs.
     pub cpus: u32,
@@ -41,9 +41,9 @@ pub struct GuestSpec {
     pub exact: bool,
     /// True if it has this machine's files, read-only, as its root; else it has this program and nothing else.
     pub host_files: bool,
-    /// Its network; `None` for none.
+    /// The network; `None` for none.
     pub forward: Option<PortForward>,
-    /// What runs its instructions.
+    /// The executor of its instructions.
     pub acceleration: Acceleration,
     /// Memory in MiB; `None` for [the default](super::MEMORY_MIB).
     pub memory_mib: Option<u32>,

@@ -10,12 +10,12 @@ use bpfcost_process::program::{QEMU, installing};
 pub struct Tools {
     /// QEMU.
     pub qemu: PathBuf,
-    /// Its version, e.g. `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
+    /// QEMU's version, e.g. `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
     pub qemu_version: String,
 }
 
 impl Tools {
-    /// Those of this machine.
+    /// Finds QEMU on this machine.
     pub fn find() -> Result<Tools, GuestError> {
         let path = env::var_os("PATH").unwrap_or_default();
         let qemu = on_path(QEMU.name, &path).ok_or_else(|| {

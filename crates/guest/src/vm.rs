@@ -23,7 +23,7 @@ pub struct Vm {
     qemu: Qemu,
     folder: PathBuf,
     console: Console,
-    /// Whether the guest was released to go on from the point where it waits for the host.
+    /// True if the guest was released to go on from the point where it waits for the host.
     released: bool,
     /// Where to save its state at that point, if at all.
     snapshot: Option<Snapshot>,
