@@ -186,27 +186,25 @@ impl Stopped {
     fn seize(&mut self, tid: i32, options: Options) -> Result<()> {
         let thread = Pid::from_raw(tid);
         let suspends = options.bits() & libc::PTRACE_O_SUSPEND_SECCOMP != 0;
-        match ptrace::seize(thread, options) {
+        match seize_thread(thread, options) {
             Ok(()) => {}
             Err(Errno::ESRCH) => return Ok(()),
             Err(Errno::EPERM) if is_dead(self.pid, tid) => return Ok(()),
             Err(error) if suspends => {
                 // Whether the seizing, or only the option, is forbidden.
-                return Err(
-                    match ptrace::seize(thread, Options::PTRACE_O_TRACESYSGOOD) {
-                        Ok(()) => {
-                            // Interrupted, it can be detached from again.
-                            self.threads.insert(tid);
-                            let _ = ptrace::interrupt(thread);
-                            let _ = self.arrive(tid);
-                            Error::Seccomp {
-                                pid: self.pid,
-                                source: error.into(),
-                            }
+                return Err(match seize_thread(thread, Options::PTRACE_O_TRACESYSGOOD) {
+                    Ok(()) => {
+                        // Interrupted, it can be detached from again.
+                        self.threads.insert(tid);
+                        let _ = ptrace::interrupt(thread);
+                        let _ = self.arrive(tid);
+                        Error::Seccomp {
+                            pid: self.pid,
+                            source: error.into(),
                         }
-                        Err(error) => self.refused(tid, error),
-                    },
-                );
+                    }
+                    Err(error) => self.refused(tid, error),
+                });
             }
             Err(error) => return Err(self.refused(tid, error)),
         }
@@ -321,16 +319,25 @@ impl Stopped {
 
     fn refused(&self, tid: i32, error: Errno) -> Error {
         let pid = self.pid;
-        match (
-            error,
-            status(tid, "TracerPid")
-                .ok()
-                .and_then(|tracer| tracer.parse().ok()),
-        ) {
+        match (error, tracer(tid)) {
             (Errno::EPERM, Some(tracer)) if tracer != 0 => Error::Traced { pid, tracer },
             (Errno::EPERM | Errno::EACCES, _) => permission::refused(pid),
             (error, _) => self.error("PTRACE_SEIZE", error),
         }
+    }
+}
+
+/// The process that traces a thread, 0 for none; `None` where that can't be read.
+fn tracer(tid: i32) -> Option<i32> {
+    status(tid, "TracerPid").ok()?.parse().ok()
+}
+
+/// Seizes a thread. A thread that another process traces is refused as a protected one is; where that process is gone when
+/// it is looked for, the thread is tried again.
+fn seize_thread(thread: Pid, options: Options) -> nix::Result<()> {
+    match ptrace::seize(thread, options) {
+        Err(Errno::EPERM) if tracer(thread.as_raw()) == Some(0) => ptrace::seize(thread, options),
+        seized => seized,
     }
 }
 
