@@ -1,8 +1,7 @@
 //! Types that BPF programs share with this crate, with the names that they have in `bpf/`. A test compares each with the
 //! types in the compiled object.
 
-// `lb` makes some of them public.
-#![allow(non_camel_case_types, unreachable_pub, unsafe_code)]
+#![allow(non_camel_case_types, unsafe_code)]
 
 use std::mem::{size_of, zeroed};
 
@@ -10,13 +9,13 @@ use crate::plain::Plain;
 
 /// Defines types of an object, which are plain values.
 macro_rules! shared {
-    ($($object:literal: $($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $field:ident: $type:ty),* $(,)? })*)*) => {
+    ($($object:literal: $($(#[$about:meta])* $vis:vis struct $name:ident { $($(#[$note:meta])* $field:ident: $type:ty),* $(,)? })*)*) => {
         $($(
             $(#[$about])*
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
-            pub struct $name {
-                $($(#[$note])* pub $field: $type),*
+            $vis struct $name {
+                $($(#[$note])* $vis $field: $type),*
             }
 
             // SAFETY: integers, arrays of them and plain values; the next line shows that there is nothing between them.
@@ -46,18 +45,18 @@ macro_rules! shared {
 
 shared! {
     "counter":
-    counter_counts {
+    pub(crate) struct counter_counts {
         hits: u64,
         other_hits: u64,
         busy_ns: u64,
     }
 
     "l7":
-    l7_count {
+    pub(crate) struct l7_count {
         lost: u64,
         switches: u64,
     }
-    l7_event {
+    pub(crate) struct l7_event {
         connection: u64,
         time_ns: u64,
         goroutine: u64,
@@ -70,8 +69,8 @@ shared! {
     }
 
     "probe":
-    /// Its section of variables.
-    bss {
+    /// Section of variables of the object.
+    pub(crate) struct bss {
         errors: u64,
         stack_id: i64,
         hits: u64,
@@ -81,13 +80,13 @@ shared! {
     }
 
     "sslsniff":
-    sslsniff_counts {
+    pub(crate) struct sslsniff_counts {
         hits: u64,
         calls: [u64; 2],
         bytes: [u64; 2],
         lost: [u64; 2],
     }
-    sslsniff_head {
+    pub(crate) struct sslsniff_head {
         time_ns: u64,
         took_ns: u64,
         connection: u64,
@@ -99,7 +98,7 @@ shared! {
     }
 
     "stack":
-    unwind_rule {
+    pub(crate) struct unwind_rule {
         sp_offset: i16,
         bp_offset: i16,
         sp: u8,
@@ -107,7 +106,7 @@ shared! {
         kind: u8,
         exact: u8,
     }
-    unwind_node {
+    pub(crate) struct unwind_node {
         ip: u64,
         step: u32,
         next: u32,
@@ -121,7 +120,7 @@ shared! {
         turn: u32,
         spare: u32,
     }
-    unwind_state {
+    pub(crate) struct unwind_state {
         base: u64,
         generated: u64,
         ranges: u32,
@@ -135,20 +134,20 @@ shared! {
         changes: u32,
         zero: u32,
     }
-    unwind_stack {
+    pub(crate) struct unwind_stack {
         depth: u32,
         end: u32,
         ip: [u64; 128],
     }
 
     "stack_counter":
-    stack_counter_counts {
+    pub(crate) struct stack_counter_counts {
         events: u64,
         counted: u64,
         reported: u64,
         lost: u64,
     }
-    stack_counter_event {
+    pub(crate) struct stack_counter_event {
         leaf: u64,
         ns: u64,
         process: u32,
@@ -159,7 +158,7 @@ shared! {
     }
 
     "stack_tracer":
-    stack_tracer_counts {
+    pub(crate) struct stack_tracer_counts {
         events: u64,
         delivered: u64,
         lost: u64,
@@ -167,7 +166,7 @@ shared! {
     }
 
     "unwind_truth":
-    truth_counts {
+    pub(crate) struct truth_counts {
         events: u64,
         equal: u64,
         unlisted: u64,
@@ -178,7 +177,7 @@ shared! {
         frames: u64,
         deepest: u64,
     }
-    truth_stacks {
+    pub(crate) struct truth_stacks {
         helper_depth: u64,
         walked: unwind_stack,
         helper: [u64; 128],
@@ -186,12 +185,12 @@ shared! {
 
     "xdp_lb":
     /// An IPv6 address, or an IPv4 address in its first word.
-    address {
+    pub struct address {
         /// In network byte order.
         word: [u32; 4],
     }
     /// A flow, as tables of flows have it.
-    flow_key {
+    pub struct flow_key {
         /// Source address.
         source: address,
         /// Destination address.
@@ -205,8 +204,8 @@ shared! {
         /// Zero.
         pad: [u8; 3],
     }
-    /// Where a flow goes.
-    lru_entry {
+    /// Destination of a flow.
+    pub struct lru_entry {
         /// Time of the last packet, in ns of the kernel's clock.
         last_use_ns: u64,
         /// Number of the server.
@@ -215,7 +214,7 @@ shared! {
         pad: u32,
     }
     /// An address and port that packets are balanced for.
-    vip_key {
+    pub struct vip_key {
         /// The address.
         address: address,
         /// In network byte order.
@@ -225,22 +224,22 @@ shared! {
         /// Zero.
         pad: u8,
     }
-    /// How its packets are balanced.
-    vip {
+    /// Treatment of packets for such an address.
+    pub struct vip {
         /// Flags.
         flags: u32,
         /// Number of its ring.
         number: u32,
     }
     /// A server.
-    real {
+    pub struct real {
         /// The address.
         address: address,
         /// Flags.
         flags: u32,
     }
     /// Settings of the balancer.
-    control {
+    pub struct control {
         /// Hardware address that packets are sent to.
         router_mac: [u8; 6],
         /// Zero.
@@ -249,20 +248,20 @@ shared! {
         watched_vip: u32,
     }
     /// Packets that were seen.
-    traffic {
+    pub struct traffic {
         /// Packets.
         packets: u64,
         /// Their bytes.
         bytes: u64,
     }
     /// New connections in the present second.
-    flood {
+    pub struct flood {
         /// Beginning of the second, in ns of the kernel's clock.
         second_start_ns: u64,
         /// Connections since then.
         connections: u64,
     }
-    replayed {
+    pub(crate) struct replayed {
         action: u32,
         length: u32,
         packet: [u8; 136],

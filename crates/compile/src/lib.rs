@@ -36,7 +36,7 @@ pub fn headers() -> PathBuf {
 /// where the source and the headers lie: it has no debug information but types.
 ///
 /// # Errors
-/// What clang said, or why it can't be started or its object can't be read, in words.
+/// Clang's own words, or the reason that it can't be started or its object can't be read.
 pub fn compile(source: &Path, object: &Path, headers: &Path, flags: &[&str]) -> Result<(), String> {
     let clang = clang();
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_else(|_| env::consts::ARCH.to_owned());

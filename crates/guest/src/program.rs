@@ -12,7 +12,7 @@ use object::{
     elf::{DT_SONAME, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_INTERP, PT_LOAD, ProgramHeader64},
     read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _},
 };
-use procfs::process::{MMapPath, Process};
+use procfs::process::{MMPermissions, MMapPath, Process};
 
 /// This program, even where its file was replaced meanwhile.
 pub(crate) const MYSELF: &str = "/proc/self/exe";
@@ -70,7 +70,10 @@ fn mapped() -> io::Result<BTreeSet<PathBuf>> {
     let maps = Process::myself()
         .and_then(|process| process.maps())
         .map_err(io::Error::other)?;
-    let paths = maps.into_iter().filter_map(|map| match map.pathname {
+    let code = maps
+        .into_iter()
+        .filter(|map| map.perms.contains(MMPermissions::EXECUTE));
+    let paths = code.filter_map(|map| match map.pathname {
         MMapPath::Path(path) => Some(path),
         _ => None,
     });

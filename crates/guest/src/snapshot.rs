@@ -19,7 +19,7 @@ use bpfcost_process::{reaper::Scratch, xdg::Folder};
 /// Name of the snapshot in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
 const LINK: &str = "snapshot";
 
-/// Maximum number of snapshots kept: some 100 MB each. Each is of one kernel, exact or not, with so many CPUs.
+/// Maximum number of snapshots kept, of 150 to 260 MB each. Each is of one kernel, exact or not, with so many CPUs.
 const MAX_KEPT: usize = 12;
 
 /// The path of a guest's snapshot, whether it exists or not.

@@ -25,7 +25,7 @@ pub struct Vm {
     console: Console,
     /// True if the guest was released to go on from the point where it waits for the host.
     released: bool,
-    /// Where to save its state at that point, if at all.
+    /// The file to save its state to at that point, if any.
     snapshot: Option<Snapshot>,
     emulator: String,
 }
@@ -92,7 +92,7 @@ impl Vm {
         self.qemu.monitor(&self.folder)
     }
 
-    /// What the console has said so far.
+    /// The console, with its last output.
     pub fn console(&self) -> &Console {
         &self.console
     }

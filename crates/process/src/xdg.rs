@@ -7,8 +7,6 @@ use std::{env, ffi::OsString, path::PathBuf};
 pub enum Folder {
     /// What can be fetched or found out again.
     Cache,
-    /// What was installed.
-    Data,
     /// What was measured.
     State,
 }
@@ -22,7 +20,6 @@ impl Folder {
     fn home(self, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let (own, below) = match self {
             Folder::Cache => ("XDG_CACHE_HOME", ".cache"),
-            Folder::Data => ("XDG_DATA_HOME", ".local/share"),
             Folder::State => ("XDG_STATE_HOME", ".local/state"),
         };
         // The specification has relative paths ignored.
@@ -54,6 +51,5 @@ mod tests {
         assert_eq!(state(Some(""), Some("")), None);
         let home = |folder: Folder| folder.home(|name| (name == "HOME").then(|| "/h".into()));
         assert_eq!(home(Folder::Cache), Some("/h/.cache".into()));
-        assert_eq!(home(Folder::Data), Some("/h/.local/share".into()));
     }
 }

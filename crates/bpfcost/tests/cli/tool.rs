@@ -107,8 +107,7 @@ impl Tool {
         command
             .env("TMPDIR", scratch)
             .env("XDG_CACHE_HOME", home("XDG_CACHE_HOME", ".cache"))
-            .env("XDG_CONFIG_HOME", home("XDG_CONFIG_HOME", ".config"))
-            .env("XDG_DATA_HOME", home("XDG_DATA_HOME", ".local/share"));
+            .env("XDG_CONFIG_HOME", home("XDG_CONFIG_HOME", ".config"));
         command
     }
 

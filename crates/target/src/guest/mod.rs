@@ -16,8 +16,8 @@ mod rescue;
 
 pub use boot::Guest;
 pub use bpfcost_guest::{
-    Acceleration, Arch, Console, EXACT_KHZ, GuestError, GuestLimit, GuestSpec, GuestWait,
-    KvmSupport, PortForward, SHARED, Tools, await_host, first, join_host, launch, trouble,
+    Acceleration, Arch, GuestError, GuestLimit, GuestSpec, GuestWait, KvmSupport, PortForward,
+    SHARED, Tools, await_host, first, join_host, launch, trouble,
 };
 pub use channel::{GuestChannel, HostChannel, Tail};
 pub use hooks::{HOOKS, Hooks};

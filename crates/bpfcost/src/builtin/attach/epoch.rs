@@ -43,7 +43,7 @@ pub(super) struct AttachEpoch {
     cpu: u32,
     exact: bool,
     _pinned: CpuPin,
-    /// What attaching changes, where this process is killed before it has restored it.
+    /// Sysctls that attaching changes, where this process is killed before it has restored them.
     _settings: Vec<RestoreGuard>,
     /// Last, for the kernel switches it on with each program that prints.
     _printk: Option<PrintkOff>,
