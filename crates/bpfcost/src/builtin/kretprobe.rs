@@ -12,7 +12,6 @@
 //! slices; where there are more threads than CPUs, the value therefore describes CPUs that are never idle and threads
 //! that mostly take turns.
 
-mod call;
 mod case;
 mod epoch;
 mod proof;

@@ -18,7 +18,6 @@ pub mod program;
 pub mod safeguards;
 pub mod stack;
 pub mod stack_places;
-mod thread_group;
 pub mod timed;
 pub mod uprobe_threads;
 pub mod workload;

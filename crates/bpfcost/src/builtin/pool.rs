@@ -10,22 +10,13 @@
 
 mod case;
 mod epoch;
-mod fixture;
-mod kind;
-mod line;
 mod load;
-mod proof;
 mod space;
-mod spin;
 
 use anyhow::{Context, Result};
+use bpfcost_threads::{BUILD, CpuLocation, PAIRS_PER_S, Spin, line::players};
 
-use self::{
-    case::PoolCase,
-    line::{CpuLocation, players},
-    space::Space,
-    spin::Spin,
-};
+use self::{case::PoolCase, space::Space};
 use bpfcost_model::{
     Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
 };
@@ -77,7 +68,7 @@ impl Experiment for Pools {
             layout: Layout::from(Scaling {
                 over: "threads".into(),
                 series: "pool".into(),
-                rate: proof::PAIRS_PER_S.into(),
+                rate: PAIRS_PER_S.into(),
             }),
             margin: 0.03,
             privileged: false,
@@ -147,10 +138,7 @@ impl Experiment for Pools {
 
     /// The build of the pools: no BPF program is timed.
     fn programs(&self) -> Result<Option<String>> {
-        Ok(Some(format!(
-            "pools of build {}",
-            env!("BPFCOST_POOL_BUILD")
-        )))
+        Ok(Some(format!("pools of build {BUILD}")))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {

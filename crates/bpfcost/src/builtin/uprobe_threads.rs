@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{Attach, Driver, SharedCalls};
 
-use super::thread_group::may_pin;
 use bpfcost_model::{
     Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Overhead, Pair, Role,
     Scaling, Setup, Sizing, Trial, differs, prove,
 };
+use bpfcost_threads::may_pin;
 
 /// The ways that are compared; the kernel's in a `nop` of five bytes is its fastest on Linux 6.18, that of ten on 7.2.
 const WAYS: [Attach; 6] = [

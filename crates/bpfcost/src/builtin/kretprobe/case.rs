@@ -8,8 +8,8 @@ use bpfcost_bpf::{
     attach::{AttachMethod, Counter, CounterBody},
 };
 
-use super::call::Syscall;
 use bpfcost_model::{Case, Pair, Role, Sizing};
+use bpfcost_threads::call::Syscall;
 
 /// Instances of a kretprobe, by CPU: those of the study. The second is what the kernel itself takes.
 const MAXACTIVE: [u32; 3] = [1, 2, 4];

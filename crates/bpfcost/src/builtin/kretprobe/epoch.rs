@@ -3,7 +3,9 @@
 use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, CounterBody, attached_at};
 
-use super::{call::CallThreads, case::KretprobeCase, proof::KretprobeProof};
+use bpfcost_threads::call::CallThreads;
+
+use super::{case::KretprobeCase, proof::KretprobeProof};
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.

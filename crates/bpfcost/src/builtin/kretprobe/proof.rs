@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use bpfcost_bpf::attach::{AttachMethod, HitCounts};
 
-use super::call::{CallResult, Syscall};
 use bpfcost_model::{Batch, Problem, Trial, differs};
 use bpfcost_record::MISSED_SHARE;
+use bpfcost_threads::call::{CallResult, Syscall};
 
 /// Calls per second of all threads together.
 pub(super) const CALLS_PER_S: &str = "calls_per_s";

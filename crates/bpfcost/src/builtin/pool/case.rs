@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{kind::PoolKind, load::PoolLoad, space::Space};
+use bpfcost_threads::{CacheLine, PoolKind};
+
+use super::{load::PoolLoad, space::Space};
 use bpfcost_model::{Case, Pair, Role, Sizing};
 
 /// Parameters of a case.
@@ -15,17 +17,6 @@ pub(super) enum PoolCase {
     Alone(PoolLoad),
     /// A cache line that is changed.
     Line(CacheLine),
-}
-
-/// Who else changes a cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CacheLine {
-    /// No other CPU.
-    Own,
-    /// Another core of the socket.
-    Near,
-    /// A core of another socket.
-    Far,
 }
 
 /// Cache lines: who changes them, their names, and what that means.

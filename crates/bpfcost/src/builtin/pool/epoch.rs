@@ -7,12 +7,13 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 
+use bpfcost_threads::{
+    CpuLocation, Floor, PoolKind, ThreadGroup, TimedObjects, UsePattern, WAIT_TIMEOUT, line,
+    may_pin,
+};
+
 use super::{
-    super::thread_group::{ThreadGroup, WAIT_TIMEOUT, may_pin},
     case::{PoolCase, all},
-    fixture::{Floor, TimedObjects, UsePattern},
-    kind::PoolKind,
-    line::{self, CpuLocation},
     load::PoolLoad,
     space::Space,
 };

@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
+use bpfcost_threads::PoolKind;
 
 use super::{
     super::factor::{list, within},
-    kind::PoolKind,
     load::{ObjectCount, PoolLoad},
 };
 use bpfcost_text::suggest;

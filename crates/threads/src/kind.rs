@@ -2,21 +2,29 @@
 
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
-use super::{
-    super::thread_group::room,
-    fixture::{PoolFixture, TimedObjects},
+use crate::{
+    group::room,
+    objects::{PoolFixture, TimedObjects},
 };
 
 /// A pool that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PoolKind {
+pub enum PoolKind {
+    /// [`bpfcost_pool::Freelist`].
     Freelist,
+    /// [`bpfcost_pool::ArrayQueue`] with its slots side by side.
     Array,
+    /// The same with a cache line for each slot.
     ArrayPadded,
+    /// [`bpfcost_pool::PerCpuPool`].
     Percpu,
+    /// [`peer::CrossbeamArray`].
     CrossbeamArray,
+    /// [`peer::CrossbeamSeg`].
     CrossbeamSeg,
+    /// [`peer::Concurrent`].
     Concurrent,
+    /// [`peer::Mutexed`].
     Mutex,
 }
 
@@ -59,29 +67,25 @@ const KINDS: [(PoolKind, &str, &str); 8] = [
 impl PoolKind {
     /// Kinds that are also measured away from the usual point: each of our own mechanisms, and the peer that they are
     /// compared with.
-    pub(super) const VARIED: [PoolKind; 4] = [List, Array, Percpu, CrossbeamArray];
+    pub const VARIED: [PoolKind; 4] = [List, Array, Percpu, CrossbeamArray];
 
     /// All of them, in the order of tables.
-    pub(super) fn all() -> impl Iterator<Item = PoolKind> {
+    pub fn all() -> impl Iterator<Item = PoolKind> {
         KINDS.into_iter().map(|kind| kind.0)
     }
 
     /// The name in cases and on the command line.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         KINDS[self as usize].1
     }
 
     /// Description of the kind, in a few words.
-    pub(super) fn about(self) -> &'static str {
+    pub fn about(self) -> &'static str {
         KINDS[self as usize].2
     }
 
     /// One with so many objects, for so many CPUs.
-    pub(super) fn fixture(
-        self,
-        objects: usize,
-        cpus: usize,
-    ) -> Result<Box<dyn TimedObjects>, Error> {
+    pub fn fixture(self, objects: usize, cpus: usize) -> Result<Box<dyn TimedObjects>, Error> {
         if matches!(self, CrossbeamArray | CrossbeamSeg | Concurrent | Mutex) {
             let bytes = objects.saturating_mul(PEER_BYTES);
             if !room(bytes) {

@@ -14,8 +14,9 @@ const OPS: u32 = 10_000;
 
 /// Multiplications on one CPU.
 #[derive(Debug)]
-pub(super) struct Spin {
-    pub(super) cpu: u32,
+pub struct Spin {
+    /// The CPU to run on.
+    pub cpu: u32,
 }
 
 impl Sentinel for Spin {

@@ -21,7 +21,7 @@ use rustix::{
     thread::gettid,
 };
 
-use crate::builtin::thread_group::{ThreadGroup, WAIT_TIMEOUT};
+use crate::group::{ThreadGroup, WAIT_TIMEOUT};
 use bpfcost_model::{Batch, Fault};
 
 /// The largest batch of calls that sleep; a counter could hold more.
@@ -34,8 +34,9 @@ const ALL_THE_REST: u64 = 1 << 32;
 /// before the last of them has begun.
 const SET: u64 = 256;
 
+/// A system call that many threads make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Syscall {
+pub enum Syscall {
     /// Returns at once.
     Flock,
     /// Waits inside, until all threads do.
@@ -43,17 +44,19 @@ pub(super) enum Syscall {
 }
 
 impl Syscall {
-    pub(super) const ALL: [Syscall; 2] = [Syscall::Flock, Syscall::Sleep];
+    /// All of them, in the order of tables.
+    pub const ALL: [Syscall; 2] = [Syscall::Flock, Syscall::Sleep];
 
     /// As cases are named.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Syscall::Flock => "flock",
             Syscall::Sleep => "sleep",
         }
     }
 
-    pub(super) fn about(self) -> &'static str {
+    /// Description of the call, in a few words.
+    pub fn about(self) -> &'static str {
         match self {
             Syscall::Flock => "a call that returns at once: flock(2)",
             Syscall::Sleep => {
@@ -63,7 +66,7 @@ impl Syscall {
     }
 
     /// The function of the kernel that each call enters once.
-    pub(super) fn function(self) -> &'static str {
+    pub fn function(self) -> &'static str {
         match self {
             Syscall::Flock if cfg!(target_arch = "aarch64") => "__arm64_sys_flock",
             Syscall::Flock => "__x64_sys_flock",
@@ -72,7 +75,7 @@ impl Syscall {
     }
 
     /// A batch of whole sets.
-    pub(super) fn whole(self, batch: Batch) -> Batch {
+    pub fn whole(self, batch: Batch) -> Batch {
         match self {
             Syscall::Flock => Batch(batch.0.next_multiple_of(SET)),
             Syscall::Sleep => batch,
@@ -80,13 +83,13 @@ impl Syscall {
     }
 
     /// The largest batch, where there is one.
-    pub(super) fn most(self) -> Option<u64> {
+    pub fn most(self) -> Option<u64> {
         (self == Syscall::Sleep).then_some(MAX_ROUNDS)
     }
 }
 
 /// Files that the threads call, one descriptor for each thread.
-pub(super) struct CallThreads {
+pub struct CallThreads {
     call: Syscall,
     files: Vec<OwnedFd>,
     cpus: Vec<u32>,
@@ -94,18 +97,18 @@ pub(super) struct CallThreads {
 
 /// The result of some calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CallResult {
+pub struct CallResult {
     /// Calls of all threads that returned as they should.
-    pub(super) calls: u64,
+    pub calls: u64,
     /// Rounds in which all threads were asleep at once.
-    pub(super) rounds: u64,
+    pub rounds: u64,
     /// From when all threads were there until the last was done.
-    pub(super) elapsed: Duration,
+    pub elapsed: Duration,
 }
 
 impl CallThreads {
     /// Opens what so many threads call, on those CPUs in turn.
-    pub(super) fn open(call: Syscall, threads: u32, cpus: &[u32]) -> Result<Self> {
+    pub fn open(call: Syscall, threads: u32, cpus: &[u32]) -> Result<Self> {
         let open = |_| match call {
             Syscall::Flock => memfd_create("bpfcost", MemfdFlags::CLOEXEC),
             Syscall::Sleep => eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE),
@@ -121,7 +124,7 @@ impl CallThreads {
     }
 
     /// Has every thread make a batch of calls.
-    pub(super) fn make(&self, batch: Batch) -> Result<CallResult, Fault> {
+    pub fn make(&self, batch: Batch) -> Result<CallResult, Fault> {
         match self.call {
             Syscall::Flock => {
                 let unlock = |file: &OwnedFd| flock(file, FlockOperation::Unlock);

@@ -11,52 +11,52 @@ use hdrhistogram::Histogram;
 use bpfcost_model::{Batch, Problem, Trial, differs};
 
 /// Pairs per second of all threads together.
-pub(super) const PAIRS_PER_S: &str = "pairs_per_s";
+pub const PAIRS_PER_S: &str = "pairs_per_s";
 
 /// Counts of one thread in a trial.
 #[derive(Debug)]
-pub(super) struct ThreadCount {
+pub struct ThreadCount {
     /// Pairs in the timed phase.
-    pub(super) pairs: u64,
+    pub pairs: u64,
     /// Pairs that were timed one by one.
-    pub(super) single: u64,
+    pub single: u64,
     /// Pairs of the timed phase that found the pool empty at first.
-    pub(super) misses: u64,
+    pub misses: u64,
     /// Objects that another had signed meanwhile, or that there are not.
-    pub(super) foreign: u64,
+    pub foreign: u64,
     /// When all were there, and when this one was done.
-    pub(super) timed: Option<(Instant, Instant)>,
+    pub timed: Option<(Instant, Instant)>,
     /// Nanoseconds of single pairs.
-    pub(super) latency: Histogram<u32>,
+    pub latency: Histogram<u32>,
 }
 
 /// All counts of a trial.
 #[derive(Debug)]
-pub(super) struct TrialCounts {
+pub struct TrialCounts {
     /// Thread by thread.
-    pub(super) counts: Vec<ThreadCount>,
+    pub counts: Vec<ThreadCount>,
     /// Uses that the objects counted.
-    pub(super) uses: u64,
+    pub uses: u64,
     /// Number of objects in the pool.
-    pub(super) objects: usize,
+    pub objects: usize,
     /// Contents of the pool, emptied after the trial; `None` if the case has no pool.
-    pub(super) drained: Option<PoolContents>,
+    pub drained: Option<PoolContents>,
 }
 
 /// Objects that came out when a pool was emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolContents {
+pub struct PoolContents {
     /// Objects that came out.
-    pub(super) once: u64,
+    pub once: u64,
     /// Objects that came out though they were out.
-    pub(super) again: u64,
+    pub again: u64,
     /// Objects that there are not.
-    pub(super) strange: u64,
+    pub strange: u64,
 }
 
 impl TrialCounts {
     /// Returns the first problem of a trial, or `None` if every object is accounted for.
-    pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
+    pub fn problem(&self, batch: Batch) -> Option<Problem> {
         let sum = |count: fn(&ThreadCount) -> u64| self.counts.iter().map(count).sum::<u64>();
         let done = self.counts.iter().map(|one| one.pairs).min().unwrap_or(0);
         let used = sum(|one| one.pairs + one.single);
@@ -127,7 +127,7 @@ impl TrialCounts {
     }
 
     /// The trial, once it is proved. `clock_ns` is what a look at the clock takes.
-    pub(super) fn trial(&self, batch: Batch, clock_ns: f64) -> Trial {
+    pub fn trial(&self, batch: Batch, clock_ns: f64) -> Trial {
         let elapsed_ns = self.elapsed().as_nanos() as f64;
         let threads = self.counts.len() as f64;
         let pairs = threads * batch.0 as f64;

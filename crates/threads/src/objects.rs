@@ -2,7 +2,7 @@
 //!
 //! A thread that takes an object counts the use and signs it, and checks the signature when it returns the object.
 //! Both are a read and a write, not an atomic change: if two threads have an object at once, uses are lost or
-//! signatures differ, and the [proof](super::proof) fails.
+//! signatures differ, and the [proof](TrialCounts::problem) fails.
 
 use std::{
     hint::black_box,
@@ -15,9 +15,9 @@ use bpfcost_pool::{Error, Object, Pool};
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use super::{
-    super::thread_group::{Member, ThreadGroup, WAIT_TIMEOUT},
-    proof::{PoolContents, ThreadCount, TrialCounts},
+use crate::{
+    counts::{PoolContents, ThreadCount, TrialCounts},
+    group::{Member, ThreadGroup, WAIT_TIMEOUT},
 };
 use bpfcost_model::Fault;
 
@@ -34,17 +34,17 @@ const LOOKS_A_CLOCK: u64 = 1024;
 
 /// Pattern in which a thread takes and returns objects.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UsePattern {
+pub struct UsePattern {
     /// Pairs of pop and push.
-    pub(super) pairs: u64,
+    pub pairs: u64,
     /// Multiplications while an object is held.
-    pub(super) hold: u32,
+    pub hold: u32,
     /// Objects that are taken before they are returned.
-    pub(super) bulk: usize,
+    pub bulk: usize,
 }
 
 /// Source of the objects that threads take: a pool, or none.
-pub(super) trait TimedObjects {
+pub trait TimedObjects {
     /// Times all threads of a group; what was seen, latencies included.
     fn time(&self, group: ThreadGroup, each: UsePattern) -> Result<TrialCounts, Fault>;
 }
@@ -85,7 +85,7 @@ fn wait_for(multiplications: u32) {
 
 /// A pool with its objects.
 #[derive(Debug)]
-pub(super) struct PoolFixture<P> {
+pub(crate) struct PoolFixture<P> {
     pool: P,
     cpus: usize,
     stamps: Box<[CachePadded<Stamp>]>,
@@ -93,7 +93,7 @@ pub(super) struct PoolFixture<P> {
 
 impl<P: Pool + 'static> PoolFixture<P> {
     /// A pool as it was made, for so many CPUs.
-    pub(super) fn new(pool: P, cpus: usize) -> Result<Self, Error> {
+    pub(crate) fn new(pool: P, cpus: usize) -> Result<Self, Error> {
         let objects = pool.capacity();
         let mut stamps = Vec::new();
         stamps
@@ -111,7 +111,7 @@ impl<P: Pool + 'static> PoolFixture<P> {
     }
 
     /// The same as a fixture of any kind.
-    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn TimedObjects>, Error> {
+    pub(crate) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn TimedObjects>, Error> {
         Ok(Box::new(PoolFixture::new(pool, cpus)?))
     }
 
@@ -352,11 +352,11 @@ impl Pool for PrivateObjects {
 
 /// The same loop with objects and without a pool.
 #[derive(Debug)]
-pub(super) struct Floor(PoolFixture<PrivateObjects>);
+pub struct Floor(PoolFixture<PrivateObjects>);
 
 impl Floor {
     /// For so many threads.
-    pub(super) fn boxed(threads: usize) -> Result<Box<dyn TimedObjects>, Error> {
+    pub fn boxed(threads: usize) -> Result<Box<dyn TimedObjects>, Error> {
         Ok(Box::new(Floor(PoolFixture::new(
             PrivateObjects(threads),
             1,

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The pools, and what times them.
-const SOURCES: [&str; 2] = ["../pool/src", "src/builtin/pool"];
+const SOURCES: [&str; 2] = ["../pool/src", "src"];
 
 fn main() {
     let mut files = Vec::new();

@@ -10,26 +10,37 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    super::thread_group::{Member, ThreadGroup, WAIT_TIMEOUT},
-    case::CacheLine,
-};
+use crate::group::{Member, ThreadGroup, WAIT_TIMEOUT};
 use bpfcost_model::{Batch, Fault, Trial, differs, prove};
 
 /// Looks at a line between two looks at how long this lasts, and offers of the CPU to others.
 const SPINS: u32 = 1 << 14;
 
+/// Who else changes a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheLine {
+    /// No other CPU.
+    Own,
+    /// Another core of the socket.
+    Near,
+    /// A core of another socket.
+    Far,
+}
+
 /// Location of a CPU in the machine's topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CpuLocation {
-    pub(super) cpu: u32,
-    pub(super) socket: u32,
-    pub(super) core: u32,
+pub struct CpuLocation {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// The socket's number.
+    pub socket: u32,
+    /// The core's number in the socket.
+    pub core: u32,
 }
 
 impl CpuLocation {
     /// As the kernel reports it; otherwise one socket, and each CPU a core.
-    pub(super) fn read(cpu: u32) -> Self {
+    pub fn read(cpu: u32) -> Self {
         let topology = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
             fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -43,7 +54,7 @@ impl CpuLocation {
 }
 
 /// The CPUs that change a line in turn, or why there are none.
-pub(super) fn players(line: CacheLine, seats: &[CpuLocation]) -> Result<Vec<u32>, String> {
+pub fn players(line: CacheLine, seats: &[CpuLocation]) -> Result<Vec<u32>, String> {
     let Some(first) = seats.first() else {
         return Err("needs a CPU to run on".to_owned());
     };
@@ -66,7 +77,7 @@ pub(super) fn players(line: CacheLine, seats: &[CpuLocation]) -> Result<Vec<u32>
 }
 
 /// Times so many changes by each of the players; the value is ns per change.
-pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
+pub fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
     let line = CachePadded::new(AtomicU64::new(0));
     let group = ThreadGroup {
         cpus: players,

@@ -21,7 +21,7 @@ const MEETINGS: usize = 2;
 
 /// Maximum time that a thread waits for an object or for its turn before the whole trial is called off. Such a wait is
 /// for another thread that is not running at the moment, so it takes some time slices of milliseconds each.
-pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Looks at who is here before the CPU is offered to others: some microseconds.
 const SPINS: u32 = 256;
@@ -38,12 +38,13 @@ const THREAD_BYTES: usize = 2 * STACK_BYTES;
 
 /// Threads that are about to begin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ThreadGroup<'a> {
+pub struct ThreadGroup<'a> {
     /// They are put on these in turn.
-    pub(super) cpus: &'a [u32],
-    pub(super) threads: usize,
+    pub cpus: &'a [u32],
+    /// Number of threads.
+    pub threads: usize,
     /// Maximum time of each wait.
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
 }
 
 /// State that all threads of a group share.
@@ -66,17 +67,17 @@ struct StartGate {
 
 /// One of a group.
 #[derive(Debug)]
-pub(super) struct Member<'a> {
+pub struct Member<'a> {
     /// Which of the threads.
-    pub(super) index: usize,
+    pub index: usize,
     /// Which of the run's CPUs it is on.
-    pub(super) place: usize,
+    pub place: usize,
     shared: &'a GroupState,
 }
 
 impl Member<'_> {
     /// Waits until all threads are here, and returns when the last one arrived; `None` if called off.
-    pub(super) fn meet(&self, meeting: usize) -> Option<Instant> {
+    pub fn meet(&self, meeting: usize) -> Option<Instant> {
         let gate = &self.shared.gates[meeting];
         if gate.here.fetch_add(1, Ordering::AcqRel) + 1 == self.shared.threads {
             // The last one, so no other thread sets it.
@@ -105,7 +106,7 @@ impl Member<'_> {
     }
 
     /// A wait that is about to begin.
-    pub(super) fn wait(&self) -> Wait<'_> {
+    pub fn wait(&self) -> Wait<'_> {
         Wait {
             member: self,
             since: Instant::now(),
@@ -115,14 +116,14 @@ impl Member<'_> {
 
 /// A wait that has an end.
 #[derive(Debug)]
-pub(super) struct Wait<'a> {
+pub struct Wait<'a> {
     member: &'a Member<'a>,
     since: Instant,
 }
 
 impl Wait<'_> {
     /// Returns whether this thread or another one has waited too long; if this one has, calls off the trial for all.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         if self.since.elapsed() > self.member.shared.timeout {
             self.member.shared.off.store(true, Ordering::Relaxed);
         }
@@ -143,7 +144,7 @@ impl Drop for PanicGuard<'_> {
 
 impl ThreadGroup<'_> {
     /// Does `work` on each thread; returns the results in their order.
-    pub(super) fn work<T: Send>(self, work: impl Fn(&Member) -> T + Sync) -> Result<Vec<T>, Fault> {
+    pub fn work<T: Send>(self, work: impl Fn(&Member) -> T + Sync) -> Result<Vec<T>, Fault> {
         let ThreadGroup {
             cpus,
             threads,
@@ -232,12 +233,12 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
 
 /// Returns whether so much memory can be allocated now. The memory may be gone a moment later; the check only catches
 /// sizes that are far too large.
-pub(super) fn room(bytes: usize) -> bool {
+pub(crate) fn room(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
 /// That threads may be kept on each of these CPUs; to be asked before anything is timed.
-pub(super) fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
+pub fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
     for &cpu in cpus {
         CpuPin::to(cpu).map(drop).map_err(|error| {
             anyhow!(
