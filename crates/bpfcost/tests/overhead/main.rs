@@ -9,10 +9,10 @@ mod require;
 #[allow(dead_code, reason = "a part of it is used")]
 mod tool;
 
-// The first by its name, which is the order in which tests start: it waits for longer than all others together take.
+// Tests start in the order of their names, and these take longest.
 mod as_before;
+mod live;
 mod measuring;
 mod mistakes;
 mod object;
 mod probes;
-mod watched;

@@ -11,6 +11,8 @@ mod scene;
 mod subject;
 mod world;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use exemption::Exemption;
 use fault::{Fault, FaultKind};
 use scene::Scene;
@@ -68,6 +70,15 @@ const SYMPTOMS: [&str; 9] = [
     "exceeded maximum number of branches",
     "attempt to add with overflow",
 ];
+
+/// Held by the test that runs. The checkers map and unmap a stack for each thread of each interleaving: two tests at once in
+/// one process take twice the CPU time, and longer than one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    // Two tests panic, as they must.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const fn scene(objects: usize, cpus: usize, threads: &'static [&'static str]) -> Scene {
     Scene {
@@ -143,11 +154,13 @@ fn check<T: Copy>(
 
 /// loom sees orderings as well as interleavings: it must catch every fault but these.
 fn in_loom<S: Subject>(scenes: usize, exemptions: &[Exemption]) {
+    let _alone = alone();
     check(&SMALL[..scenes], by_loom::<S>, |_| true, exemptions);
 }
 
 /// Checks interleavings alone, by torn steps: shuttle does not vary the order of memory.
 fn in_shuttle<S: Subject>() {
+    let _alone = alone();
     let torn = |fault: &Fault| fault.kind == FaultKind::Torn;
     check(LARGE, by_shuttle::<S>, torn, &[]);
 }
@@ -186,12 +199,14 @@ fn percpu_in_shuttle() {
 #[test]
 #[should_panic(expected = "lost")]
 fn a_list_without_counts_loses_objects_in_loom() {
+    let _alone = alone();
     SMALL.iter().for_each(|scene| by_loom::<Uncounted>(*scene));
 }
 
 #[test]
 #[should_panic(expected = "twice")]
 fn a_list_without_counts_hands_out_twice_in_shuttle() {
+    let _alone = alone();
     LARGE
         .iter()
         .for_each(|scene| by_shuttle::<Uncounted>(*scene));

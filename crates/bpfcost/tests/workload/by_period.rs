@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{definition::able, running::Running, tool::Tool};
 
-const PERIODIC: &str = include_str!("periodic.toml");
+const PERIODIC: &str = include_str!("by_period.toml");
 /// Folder of the definition's files.
 const FILES: &str = "/tmp/bpfcost-periodic";
 
