@@ -282,7 +282,7 @@ pub fn load_object(name: &str, mut object: OpenObject) -> Result<libbpf_rs::Obje
             .map(Instruction::from)
             .any(|one| one.writes_line())
     };
-    let writes = object.progs().any(writes);
+    let writes = object.progs().filter(|one| one.autoload()).any(writes);
     let load = || messages::collect(|| object.load());
     let (loaded, text) = if writes { load_quietly(load) } else { load() };
     loaded.map_err(|source| {

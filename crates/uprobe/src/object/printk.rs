@@ -22,10 +22,10 @@ use crate::{
 /// File in tracefs that switches the tracepoint on and off.
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
-/// Time for which the kernel is watched: so many times in a row it must not have switched it on again, since
-/// it does so several times a load.
-const QUIET_POLLS: u32 = 10;
-const MAX_POLLS: u32 = 200;
+/// Time for which the kernel is watched. It must have switched it on, on a busy machine long after the load, and then not
+/// again for so many looks: it does so several times a load.
+const QUIET_POLLS: u32 = 50;
+const MAX_POLLS: u32 = 1000;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of times the lock is tried. A load that takes longer than that is not waited for.
 const LOCK_ATTEMPTS: u32 = 10_000;
@@ -128,16 +128,16 @@ impl Switch {
 
     /// Switches it off until the kernel no longer switches it on.
     fn keep_off(&self) {
-        let mut quiet = 0;
+        let (mut was_on, mut quiet) = (false, 0);
         for _ in 0..MAX_POLLS {
             if self.is_on() == Some(true) {
                 // A failure shows in others().
                 let _ = fs::write(self.tracefs.path(SWITCH), "0");
-                quiet = 0;
+                (was_on, quiet) = (true, 0);
             } else {
                 quiet += 1;
             }
-            if quiet == QUIET_POLLS {
+            if was_on && quiet >= QUIET_POLLS {
                 return;
             }
             thread::sleep(POLL_INTERVAL);
