@@ -6,13 +6,14 @@ set -uo pipefail
 
 [ $# -ge 1 ] || { echo "usage: scripts/conditions.sh PROGRAM [ARGUMENT]..." >&2 && exit 2; }
 
-# Sysctl, value, reason.
+# File, value, reason.
 settings() {
     cat <<'END'
-kernel/bpf_stats_enabled     0  each run of a program would read the clock twice
-kernel/kptr_restrict         0  functions are named by their addresses
-net/core/bpf_jit_harden      0  programs would be compiled to other, longer code
-debug/kprobes-optimization   1  kprobes become jumps, and a case is about that
+/proc/sys/kernel/bpf_stats_enabled    0  each run of a program would read the clock twice
+/proc/sys/kernel/kptr_restrict        0  functions are named by their addresses
+/proc/sys/net/core/bpf_jit_harden     0  programs would be compiled to other, longer code
+/proc/sys/debug/kprobes-optimization  1  kprobes become jumps, and a case is about that
+/sys/kernel/rcu_expedited             1  whoever detaches a program waits half as long or less
 END
 }
 
@@ -38,8 +39,8 @@ put_back() {
 }
 trap put_back EXIT
 
-while read -r name value _; do
-    set_to "/proc/sys/$name" "$value"
+while read -r file value _; do
+    set_to "$file" "$value"
 done < <(settings)
 for tracefs in /sys/kernel/tracing /sys/kernel/debug/tracing; do
     if [ -e "$tracefs/$PRINTK" ]; then

@@ -20,9 +20,11 @@ touch trace/events/header_page
 mount --bind kernel /proc/sys/kernel
 mount --bind net /proc/sys/net/core
 [ ! -d /proc/sys/debug ] || mount --bind debug /proc/sys/debug
+echo 0 >expedited
+mount --bind expedited /sys/kernel/rcu_expedited
 [ -d /sys/kernel/tracing ] || exit 99
 mount --bind trace /sys/kernel/tracing
-show() { cat $AT/kernel/* $AT/net/* $AT/$printk | tr '\n' ' '; }
+show() { cat $AT/kernel/* $AT/net/* $AT/$printk $AT/expedited | tr '\n' ' '; }
 "#;
 
 /// Output of the shell after the setup, with `$SCRIPTS` and `$AT`, its folder; its exit code too.
@@ -56,7 +58,7 @@ show
     let Some((out, code)) = shell(script) else {
         return;
     };
-    assert_eq!(out, "1 2 2 0 1 0 0 2 0 0 code 7\n1 2 2 0 1 ");
+    assert_eq!(out, "1 2 2 0 1 0 0 0 2 0 0 1 code 7\n1 2 2 0 1 0 ");
     assert_eq!(code, Some(0));
 }
 
@@ -73,7 +75,7 @@ show
     let Some((out, code)) = shell(script) else {
         return;
     };
-    let expected = "1 2 4 2 1 code 0\n0 0 4 0 0 code 0\n1 2 2 0 1 code 1\n1 2 2 0 1 ";
+    let expected = "1 2 4 2 1 0 code 0\n0 0 4 0 0 1 code 0\n1 2 2 0 1 0 code 1\n1 2 2 0 1 0 ";
     assert_eq!(out, expected);
     assert_eq!(code, Some(0));
 }
