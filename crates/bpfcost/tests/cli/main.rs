@@ -77,6 +77,7 @@ mod terminal;
 mod tool;
 mod top;
 mod workflows;
+mod wrappers;
 
 // As `guests` calls it.
 use require as shared;

@@ -1,0 +1,3 @@
+module bpfcost
+
+go 1.19
