@@ -20,14 +20,16 @@ use bpfcost_report::{csv, json, rate::EventLoad, section::Detail, style::Style, 
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All parsers.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 18] = [
     ("access-log", access_log),
+    ("deb", bpfcost_debian::fuzz::deb),
     ("elf", kernel::elf),
     ("iperf3", iperf3),
     ("journal", journal),
     ("kallsyms", kallsyms),
     ("load", load),
     ("map", map),
+    ("openpgp", bpfcost_debian::fuzz::openpgp),
     ("orc", kernel::orc),
     ("pcap", pcap),
     ("record", record),

@@ -163,12 +163,14 @@ macro_rules! survive {
 
 survive! {
     access_log: "access-log",
+    deb: "deb",
     elf: "elf",
     iperf3: "iperf3",
     journal: "journal",
     kallsyms: "kallsyms",
     load: "load",
     map: "map",
+    openpgp: "openpgp",
     orc: "orc",
     pcap: "pcap",
     record: "record",

@@ -21,18 +21,18 @@ const LIST_ENDINGS: [&str; 2] = [".xz", ""];
 
 /// A suite of an archive, with a valid signature.
 #[derive(Debug)]
-pub struct Archive<'a> {
-    client: &'a Client,
+pub struct Archive {
+    client: Client,
     mirror: Url,
     suite: String,
     architecture: String,
     release: Release,
 }
 
-impl<'a> Archive<'a> {
+impl Archive {
     /// Fetches the description of a suite and checks its signature. `architecture` is Debian's name of it.
     pub fn open(
-        client: &'a Client,
+        client: Client,
         mirror: &Url,
         suite: &str,
         architecture: &str,

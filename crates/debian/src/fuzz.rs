@@ -8,15 +8,19 @@ use super::{
     openpgp::{Keyring, signed_text},
 };
 
-/// A moment at which the embedded keys are valid.
+/// A moment at which keys of seeds are valid: November 2026.
 const NOW: u64 = 1_795_300_000;
 
-/// A signed message, or a keyring.
+/// The length of a keyring in two bytes, the keyring, and a message that one of its keys may have signed.
 pub fn openpgp(bytes: &[u8]) {
-    let embedded = Keyring::embedded(NOW);
-    let _ = signed_text(bytes, &embedded, NOW);
-    if let Ok(keyring) = Keyring::parse(bytes, NOW) {
-        let _ = signed_text(bytes, &keyring, NOW);
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
+    let (keys, message) = rest.split_at(length);
+    let keyring = Keyring::parse(keys, NOW).unwrap_or_default();
+    if let Ok(text) = signed_text(message, &keyring, NOW) {
+        assert!(text.len() <= message.len(), "no more than there is");
     }
 }
 

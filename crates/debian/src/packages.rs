@@ -23,7 +23,7 @@ const MAX_STANZA_BYTES: usize = 1 << 20;
 /// A package in a suite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
-    /// Name.
+    /// Name: letters, digits, `+`, `-` and `.`.
     pub name: String,
     /// Version.
     pub version: String,
@@ -101,8 +101,13 @@ fn package(text: &str) -> Option<Package> {
         Some(word.split([':', '(']).next().unwrap_or(word).to_owned())
     };
     let path = stanza.value("Filename")?;
+    let name = stanza.value("Package")?;
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "+-.".contains(one);
+    if name.starts_with('.') || !name.chars().all(is_plain) {
+        return None;
+    }
     Some(Package {
-        name: stanza.value("Package")?.to_owned(),
+        name: name.to_owned(),
         version: stanza.value("Version")?.to_owned(),
         depends: depends.split(',').filter_map(first_word).collect(),
         path: path.to_owned(),
@@ -140,5 +145,7 @@ mod tests {
         assert_eq!(listed(&text, "other"), []);
         assert_eq!(listed(&text.replace("SHA256", "MD5"), &found[0].name), []);
         assert_eq!(listed(&text, "nothing"), []);
+        let outside = text.replace("linux-image-7.2.13+deb14-amd64", "../x");
+        assert_eq!(listed(&outside, "../x"), []);
     }
 }

@@ -35,6 +35,7 @@ pub use error::GuestError;
 pub use first::{BEFORE, NOW, READY, SHARED, await_host, first, join_host};
 pub use launch::launch;
 pub use limit::{GuestLimit, GuestWait};
+pub use modules::module_needs;
 pub use monitor::Monitor;
 pub use program::IN_GUEST;
 pub use spec::{GuestSpec, Kernel, PortForward};

@@ -100,6 +100,11 @@ fn needs(bytes: &[u8]) -> Option<Vec<String>> {
     Some(names.map(|name| name.replace('-', "_")).collect())
 }
 
+/// Names of the modules that the module in a file needs, with `_` for `-`; `None` for a file that is no module.
+pub fn module_needs(file: &Path) -> Option<Vec<String>> {
+    needs(&unpacked(file).ok()?)
+}
+
 /// The ELF file in one that may be packed, as its name says.
 fn unpacked(path: &Path) -> io::Result<Vec<u8>> {
     let packed = fs::read(path)?;

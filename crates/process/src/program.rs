@@ -31,9 +31,7 @@ pub enum Task {
     Workloads,
     /// Booting a guest.
     Guests,
-    /// Adding a kernel for guests.
-    KernelAdd,
-    /// Building one, which begins like adding one.
+    /// Building a kernel for guests.
     KernelBuild,
     /// Loading more modules in a guest than it loads by itself.
     Modules,
@@ -53,14 +51,6 @@ pub const QEMU: Program = if cfg!(target_arch = "aarch64") {
 } else {
     needed(Task::Guests, "qemu-system-x86_64", "qemu-system-x86")
 };
-/// apt-get, which fetches packages.
-pub const APT_GET: Program = needed(Task::KernelAdd, "apt-get", "apt");
-/// apt-cache, which describes packages.
-pub const APT_CACHE: Program = needed(Task::KernelAdd, "apt-cache", "apt");
-/// dpkg, which prints the name of this architecture.
-pub const DPKG: Program = needed(Task::KernelAdd, "dpkg", "dpkg");
-/// dpkg-deb, which unpacks packages.
-pub const DPKG_DEB: Program = needed(Task::KernelAdd, "dpkg-deb", "dpkg");
 /// depmod, which indexes a kernel's modules. Only guests with the host's files look into that index, by modprobe.
 pub const DEPMOD: Program = needed(Task::Modules, "depmod", "kmod");
 /// make, which builds a kernel.
@@ -69,7 +59,7 @@ pub const MAKE: Program = needed(Task::KernelBuild, "make", "make");
 pub const TAR: Program = needed(Task::KernelBuild, "tar", "tar");
 
 /// All of them. Any other program is named by the user.
-const PROGRAMS: [Program; 24] = [
+const PROGRAMS: [Program; 20] = [
     needed(Task::Workloads, "redis-server", "redis-server"),
     needed(Task::Workloads, "redis-benchmark", "redis-tools"),
     needed(Task::Workloads, "redis-cli", "redis-tools"),
@@ -80,10 +70,6 @@ const PROGRAMS: [Program; 24] = [
     needed(Task::Workloads, "go", "golang-go"),
     needed(Task::Workloads, "bpftrace", "bpftrace"),
     QEMU,
-    APT_GET,
-    APT_CACHE,
-    DPKG,
-    DPKG_DEB,
     DEPMOD,
     MAKE,
     needed(Task::KernelBuild, "gcc", "gcc"),
@@ -99,9 +85,7 @@ const PROGRAMS: [Program; 24] = [
 impl Task {
     /// Programs that it needs and this machine lacks.
     pub fn missing(self) -> Vec<Program> {
-        let needs = |one: &&Program| {
-            one.task == self || (self == Task::KernelBuild && one.task == Task::KernelAdd)
-        };
+        let needs = |one: &&Program| one.task == self;
         let lacks = |one: &&Program| find(one.name).is_err();
         PROGRAMS
             .iter()

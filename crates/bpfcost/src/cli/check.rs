@@ -43,11 +43,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     }
     checks.push(guests());
     checks.push(programs(
-        "kernels",
-        Task::KernelAdd,
-        "the programs that bpfcost kernel add needs are installed",
-    ));
-    checks.push(programs(
         "workloads",
         Task::Workloads,
         "servers, load generators and tracers are installed",

@@ -15,13 +15,14 @@ use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use super::{
-    exit::Exit,
+    exit::{Exit, usage as usage_error},
     interrupt,
     output::{Bar, note, say},
 };
 use bpfcost_console::list::{ListFormat, table};
 use bpfcost_target::kernel::{
-    Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
+    AddOptions, Addition, Architecture, Error, KernelEntry, KernelStatus, Manifest, Origin,
+    StepObserver, Store,
 };
 use bpfcost_text::number::{bytes, plain_spaces};
 
@@ -42,19 +43,32 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add the newest kernel of a Debian suite, or a kernel image
+    /// Add the newest kernel of a Debian suite, or a kernel in a file
     ///
-    /// A suite's kernel is fetched through apt from the Debian mirror in this system's package sources; signatures are
-    /// checked, the system is not changed, and no root is needed. It downloads about 100 MB, and needs 600 MB of free
-    /// disk while it runs. An image is copied, with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE.
+    /// A suite's kernel comes from the Debian mirror in this system's package sources, or from --mirror. Signatures and
+    /// hashes are checked. Neither root nor apt is needed, and the system is not changed. It downloads about 100 MB, needs
+    /// 300 MB of free disk while it runs, and keeps the image and the modules that guests can use, 20 to 50 MB.
+    ///
+    /// A file is an image, which is copied with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE,
+    /// or a Debian package. One that is fetched from a URL must have the SHA-256 that you give.
     #[command(
         after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
-                            bpfcost kernel add ./arch/x86/boot/bzImage"
+                            bpfcost kernel add trixie --mirror http://deb.debian.org/debian\n  \
+                            bpfcost kernel add ./arch/x86/boot/bzImage\n  \
+                            bpfcost kernel add https://example.org/linux-image.deb --sha256 HEX"
     )]
     Add {
-        /// A suite (bookworm, trixie, sid or another of the mirror), or the path of an image, with a /
-        #[arg(required = true, value_name = "SUITE|PATH")]
+        /// A suite (bookworm, trixie, sid or another of the mirror), the path of an image or a package, with a /, or a URL
+        #[arg(required = true, value_name = "SUITE|PATH|URL")]
         what: Vec<String>,
+        #[command(flatten)]
+        mirror: MirrorArgs,
+        /// Add a kernel for this architecture [default: this machine's]; guests here use none for another
+        #[arg(long, value_name = "ARCH", value_parser = architecture)]
+        arch: Option<Architecture>,
+        /// Require a file with this SHA-256, in hexadecimal digits
+        #[arg(long, value_name = "HEX")]
+        sha256: Option<String>,
     },
     /// Build a kernel that Debian does not package
     ///
@@ -65,6 +79,8 @@ enum Command {
         /// Unwind stacks by frame pointers
         #[arg(long, required = true)]
         frame_pointer: bool,
+        #[command(flatten)]
+        mirror: MirrorArgs,
     },
     /// List the added kernels, and check each of them
     List {
@@ -80,18 +96,45 @@ enum Command {
     },
 }
 
+#[derive(Debug, clap::Args)]
+struct MirrorArgs {
+    /// Fetch from this Debian archive [default: that of this system's package sources]
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+}
+
+fn architecture(name: &str) -> Result<Architecture, &'static str> {
+    Architecture::from_name(name).ok_or("must be amd64 or arm64")
+}
+
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let store = Store::of_user()?;
     match &args.command {
-        Command::Add { what } => {
+        Command::Add {
+            what,
+            mirror,
+            arch,
+            sha256,
+        } => {
+            if sha256.is_some() && what.len() > 1 {
+                return Err(usage_error(
+                    "--sha256 is of one file, and several are named\n  Add them one by one",
+                ));
+            }
+            let options = AddOptions {
+                mirror: mirror.mirror.clone(),
+                architecture: *arch,
+                sha256: sha256.clone(),
+            };
             let view = ProgressView::new()?;
             for what in what {
-                show_addition(store.add(what, &view), &view)?;
+                show_addition(store.add(what, &options, &view), &view)?;
             }
         }
-        Command::Build { .. } => {
+        Command::Build { mirror, .. } => {
             let view = ProgressView::new()?;
-            show_addition(store.build_frame_pointer(&view), &view)?;
+            let built = store.build_frame_pointer(mirror.mirror.as_deref(), &view);
+            show_addition(built, &view)?;
         }
         Command::List { format } => list(&store, *format)?,
         Command::Remove { name } => {
@@ -122,15 +165,23 @@ fn words(kernel: &Manifest) -> String {
 
 /// How to name it in a run: by its first two numbers, which is what people remember.
 fn usage(kernel: &Manifest) -> String {
+    if let Some(own) = other_architecture(kernel) {
+        return format!("only on a machine of its architecture, {own}");
+    }
     let mut numbers = kernel.release.splitn(3, ['.', '-', '+']);
     let short: Vec<&str> = numbers.by_ref().take(2).collect();
     let name = match kernel.origin {
         Origin::Built { .. } => format!("{}-fp", short.join(".")),
         Origin::Debian { .. } => short.join("."),
         // A newer one of Debian's may go by the short name.
-        Origin::Path(_) => kernel.release.clone(),
+        Origin::Path(_) | Origin::Url { .. } => kernel.release.clone(),
     };
     format!("bpfcost run xdp-lb --on vm:{name} --on exact:{name}")
+}
+
+/// The architecture of a kernel that guests here cannot have.
+fn other_architecture(kernel: &Manifest) -> Option<Architecture> {
+    kernel.architecture.filter(|_| !kernel.is_for_here())
 }
 
 /// A kernel, for programs.
@@ -141,6 +192,8 @@ struct KernelListing<'a> {
     /// How a damaged one differs.
     problem: Option<&'a str>,
     bytes: u64,
+    /// Debian's name of its architecture, where that is known.
+    architecture: Option<Architecture>,
     origin: Option<&'a Origin>,
     added: Option<&'a str>,
 }
@@ -159,6 +212,7 @@ fn list(store: &Store, format: ListFormat) -> Result<()> {
                 },
                 problem: problem(kernel),
                 bytes: kernel.bytes,
+                architecture: kernel.manifest.as_ref().and_then(|one| one.architecture),
                 origin: kernel.manifest.as_ref().map(|one| &one.origin),
                 added: kernel.manifest.as_ref().map(|one| &*one.added),
             })
@@ -186,11 +240,20 @@ fn list(store: &Store, format: ListFormat) -> Result<()> {
             plain_spaces(&bytes(kernel.bytes)),
             // The day is enough for people.
             added.split('T').next().unwrap_or_default().to_owned(),
-            problem(kernel).map_or("ok".to_owned(), |what| format!("damaged: {what}")),
+            state(kernel),
         ]);
     }
     say!("{}", table.trim_fmt())?;
     say!("\nUse one: --on vm:NAME, --on exact:NAME; a part of a name is enough, e.g. 6.12")
+}
+
+fn state(kernel: &KernelEntry) -> String {
+    let other = kernel.manifest.as_ref().and_then(other_architecture);
+    match (problem(kernel), other) {
+        (Some(what), _) => format!("damaged: {what}"),
+        (None, Some(own)) => format!("ok, for {own} machines"),
+        (None, None) => "ok".to_owned(),
+    }
 }
 
 fn problem(kernel: &KernelEntry) -> Option<&str> {

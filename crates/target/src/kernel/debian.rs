@@ -1,57 +1,68 @@
-//! Debian's kernels: the packages of a suite's newest kernel, and their layout.
-//!
-//! Until Linux 7 one package has it all: `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`. Later ones are
-//! split into `linux-binary-*`, `linux-modules-*` and `linux-base-*`, all under `usr/lib/modules/RELEASE`.
+//! Debian's kernels: the packages of a suite's newest kernel.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    Error, Origin, Package, StepObserver,
-    apt::Apt,
-    command::Step,
-    error::{ANOTHER, failed, no_architecture},
-    image,
+    Architecture, Error, Origin, Package, StepObserver,
+    error::{ANOTHER, OTHER_MIRROR, WORDS, failed},
+    image::Image,
+    package,
     staging::Staging,
 };
-use bpfcost_process::program::{DPKG, DPKG_DEB};
+use bpfcost_debian::{Archive, Client, Keyring, Observer, Url};
 
 /// What suites are known to have: a version, and the suite.
 pub const KNOWN_SUITES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7", "sid")];
 
 /// What lists, packages and the unpacked kernel take together at most.
-const ROOM_BYTES: u64 = 600_000_000;
+pub(super) const ROOM_BYTES: u64 = 300_000_000;
 
-/// The kernel of a suite, ready to be fetched.
+/// A suite with its packages of kernels.
 pub(super) struct Suite<'a> {
-    name: &'a str,
-    apt: Apt<'a>,
+    archive: Archive,
+    packages: Vec<bpfcost_debian::Package>,
+    architecture: Architecture,
     staging: &'a Staging,
     observer: &'a dyn StepObserver,
 }
 
 impl<'a> Suite<'a> {
-    /// Reads the suite's lists.
+    /// Reads the suite's lists: the packages of kernels, and `more`. The mirror is that of the system unless it is named.
     pub(super) fn open(
-        name: &'a str,
+        name: &str,
+        more: Option<&str>,
+        mirror: Option<&str>,
+        architecture: Architecture,
         system: &Path,
         staging: &'a Staging,
         observer: &'a dyn StepObserver,
     ) -> Result<Self, Error> {
         staging.need_room(ROOM_BYTES)?;
-        let folder = staging.folder().join("apt");
-        fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
-        let apt = Apt::prepare(folder, system, name, observer)?;
-        observer.doing(&format!(
-            "{name}: reading the package lists of {}",
-            apt.mirror()
-        ));
-        apt.update()?;
+        let mirror = match mirror {
+            Some(mirror) => Url::parse(mirror).map_err(refused)?,
+            None => mirror_of(system)?,
+        };
+        let keyring = Keyring::of_system(system).map_err(|error| match error {
+            bpfcost_debian::Error::Untrusted { .. } => Error::Lacking(format!(
+                "{error}\n  Install Debian's keys again (package debian-archive-keyring)"
+            )),
+            other => refused(other),
+        })?;
+        let client = Client::new(system);
+        observer.doing(&format!("{name}: reading the package lists of {mirror}"));
+        let watch = Watch(observer);
+        let refused = |error| refused_by(&mirror, name, error);
+        let archive = Archive::open(client, &mirror, name, architecture.name(), &keyring, &watch)
+            .map_err(refused)?;
+        let leading = leading(architecture);
+        let is_wanted = |name: &str| name == leading || Some(name) == more || is_part(name);
+        let packages = archive
+            .packages(&is_wanted, staging.folder(), &watch)
+            .map_err(refused)?;
         Ok(Suite {
-            name,
-            apt,
+            archive,
+            packages,
+            architecture,
             staging,
             observer,
         })
@@ -59,94 +70,159 @@ impl<'a> Suite<'a> {
 
     /// The packages of its newest kernel; the one with the release in its name comes first.
     pub(super) fn newest(&self) -> Result<Vec<Package>, Error> {
-        let arch = DPKG.succeed(
-            DPKG.command().arg("--print-architecture"),
-            self.staging.folder(),
-            self.observer,
-        )?;
-        let arch = arch.trim();
-        if !matches!(arch, "amd64" | "arm64") {
-            return Err(no_architecture(arch));
-        }
-        let named = format!("linux-image-{arch}");
-        let newest = self
-            .apt
-            .show(&named)?
-            .ok_or_else(|| self.apt.no_package(&named))?;
-        let image = newest
-            .depends
-            .into_iter()
+        let newest = self.listed(&leading(self.architecture))?;
+        let mut depends = newest.depends.iter();
+        let image = depends
             .find(|one| is_part(one) && one.starts_with("linux-image-"))
-            .ok_or_else(|| self.apt.no_package("linux-image-VERSION"))?;
+            .ok_or_else(|| self.no_package("linux-image-VERSION"))?;
         let mut open = vec![image];
         let mut packages: Vec<Package> = Vec::new();
         while let Some(name) = open.pop() {
-            if packages.iter().any(|package| package.name == name) {
+            if packages.iter().any(|package| package.name == *name) {
                 continue;
             }
-            let listed = self
-                .apt
-                .show(&name)?
-                .ok_or_else(|| self.apt.no_package(&name))?;
-            open.extend(listed.depends.into_iter().filter(|one| is_part(one)));
-            packages.push(Package {
-                name,
-                version: listed.version,
-            });
+            let listed = self.listed(name)?;
+            open.extend(listed.depends.iter().filter(|one| is_part(one)));
+            packages.push(package_of(listed));
         }
         Ok(packages)
     }
 
     /// Fetches packages, and makes a kernel of what is in them.
-    pub(super) fn unpack(&self, packages: &[Package]) -> Result<String, Error> {
-        let tree = self.extract(packages)?;
-        let missing = |what: &str| {
-            let names: Vec<&str> = packages.iter().map(|one| &*one.name).collect();
+    pub(super) fn unpack(&self, packages: &[Package]) -> Result<Image, Error> {
+        let files = self.fetch(packages)?;
+        let names: Vec<&str> = packages.iter().map(|one| &*one.name).collect();
+        self.observer
+            .doing(&format!("{}: unpacking {}", self.archive.suite(), names[0]));
+        package::unpack(&files, self.staging, self.observer, &|what| {
             Error::Lacking(format!(
                 "{} of {} contain no usable kernel: {what}\n  {ANOTHER}",
                 names.join(", "),
-                self.name
+                self.archive.suite()
             ))
-        };
-        let image = image_of(&tree).ok_or_else(|| missing("there is no image in them"))?;
-        let release = image::release(&image)?;
-        fs::rename(&image, self.staging.image(&release)?).map_err(failed("move", &image))?;
-        let modules = ["lib/modules", "usr/lib/modules"]
-            .map(|folder| tree.join(folder).join(&release))
-            .into_iter()
-            .find(|folder| folder.join("kernel").is_dir())
-            .ok_or_else(|| missing("there are no modules in them"))?;
-        fs::rename(&modules, self.staging.modules(&release)?).map_err(failed("move", &modules))?;
-        self.staging.index_modules(&release, self.observer)?;
-        Ok(release)
+        })
     }
 
-    /// Fetches packages and unpacks them into one tree.
-    pub(super) fn extract(&self, packages: &[Package]) -> Result<PathBuf, Error> {
-        let first = packages.first().map_or("", |package| &package.name);
-        self.observer
-            .doing(&format!("{}: fetching {first}", self.name));
-        let files = self.apt.download(packages)?;
-        self.observer
-            .doing(&format!("{}: unpacking {first}", self.name));
-        let tree = self.staging.folder().join("unpacked");
-        for file in &files {
-            let mut command = DPKG_DEB.command();
-            command.arg("--extract").arg(file).arg(&tree);
-            DPKG_DEB.succeed(&mut command, &tree, self.observer)?;
-            // Its room may be needed for what comes next.
-            fs::remove_file(file).map_err(failed("remove", file))?;
+    /// Fetches packages; returns their files.
+    pub(super) fn fetch(&self, packages: &[Package]) -> Result<Vec<PathBuf>, Error> {
+        let mut files = Vec::new();
+        for package in packages {
+            // Names are those of a list, which has no others than packages can have.
+            let listed = self.listed(&package.name)?;
+            let (suite, name) = (self.archive.suite(), &listed.name);
+            self.observer.doing(&format!("{suite}: fetching {name}"));
+            let file = self.staging.folder().join(format!("{name}.deb"));
+            self.archive
+                .fetch(listed, &file, &Watch(self.observer))
+                .map_err(|error| refused_by(self.archive.mirror(), suite, error))?;
+            files.push(file);
         }
-        Ok(tree)
+        Ok(files)
     }
 
     /// The newest version of a package.
     pub(super) fn package(&self, name: &str) -> Result<Package, Error> {
-        let listed = self.apt.show(name)?;
-        Ok(Package {
-            version: listed.ok_or_else(|| self.apt.no_package(name))?.version,
-            name: name.to_owned(),
-        })
+        self.listed(name).map(package_of)
+    }
+
+    fn listed(&self, name: &str) -> Result<&bpfcost_debian::Package, Error> {
+        let found = self.packages.iter().find(|package| package.name == name);
+        found.ok_or_else(|| self.no_package(name))
+    }
+
+    fn no_package(&self, name: &str) -> Error {
+        Error::NoPackage(format!(
+            "{} has no package {name} on {}\n  {ANOTHER}",
+            self.archive.suite(),
+            self.archive.mirror()
+        ))
+    }
+}
+
+fn package_of(listed: &bpfcost_debian::Package) -> Package {
+    Package {
+        name: listed.name.clone(),
+        version: listed.version.clone(),
+    }
+}
+
+/// The package that depends on the newest kernel.
+fn leading(architecture: Architecture) -> String {
+    format!("linux-image-{architecture}")
+}
+
+fn mirror_of(system: &Path) -> Result<Url, Error> {
+    let mirror = bpfcost_debian::mirror(system).map_err(refused)?;
+    mirror.ok_or_else(|| {
+        Error::Lacking(format!(
+            "the package sources of this system name no Debian archive (looked in {})\n  Name one: \
+             --mirror http://deb.debian.org/debian, or add a kernel by its path: bpfcost kernel add \
+             PATH",
+            system.join("etc/apt").display()
+        ))
+    })
+}
+
+/// Passes on progress of a step.
+pub(super) struct Watch<'a>(pub(super) &'a dyn StepObserver);
+
+impl Observer for Watch<'_> {
+    fn progress(&self, share: f64) {
+        self.0.progress(share);
+    }
+
+    fn interrupted(&self) -> bool {
+        self.0.interrupted()
+    }
+}
+
+/// What a failure with a suite of a mirror means.
+fn refused_by(mirror: &Url, suite: &str, error: bpfcost_debian::Error) -> Error {
+    use bpfcost_debian::Error as Refusal;
+    match error {
+        Refusal::Unreachable { url, why } => Error::Lacking(format!(
+            "the mirror {mirror} cannot be reached: {why} ({url})\n  Check the network and the \
+             proxies (http_proxy, https_proxy and apt's), or name {OTHER_MIRROR}"
+        )),
+        Refusal::Missing { url, why } => Error::Lacking(format!(
+            "the mirror {mirror} is not complete: {why} ({url})\n  Try again later, or name \
+             {OTHER_MIRROR}"
+        )),
+        Refusal::Untrusted { what, why } => Error::Lacking(format!(
+            "the files of {mirror} for {suite} cannot be trusted: {why} ({what})\n  Update Debian's \
+             keys (package debian-archive-keyring), or name {OTHER_MIRROR}"
+        )),
+        Refusal::NoSuite { .. } => Error::Input(format!("{error}\n  {WORDS}")),
+        Refusal::NoArchitecture { .. } => Error::Lacking(format!("{error}\n  {ANOTHER}")),
+        other => refused(other),
+    }
+}
+
+/// What a failure with a file means.
+pub(super) fn refused(error: bpfcost_debian::Error) -> Error {
+    use bpfcost_debian::Error as Refusal;
+    match error {
+        Refusal::File {
+            doing,
+            path,
+            source,
+        } => failed(doing, path)(source),
+        Refusal::Interrupted => Error::Interrupted,
+        Refusal::Url(_) => Error::Input(format!(
+            "{error}\n  Write it in full, e.g. http://deb.debian.org/debian"
+        )),
+        Refusal::Sources { .. } => Error::Lacking(format!(
+            "{error}\n  Correct it, or name a mirror: --mirror http://deb.debian.org/debian"
+        )),
+        Refusal::Package { .. } => Error::Lacking(format!(
+            "{error}\n  Get it again, or take another one: bpfcost kernel add SUITE"
+        )),
+        Refusal::Untrusted { .. } => Error::Lacking(format!(
+            "{error}\n  Nothing of it was kept. Check the address and --sha256"
+        )),
+        _ => Error::Lacking(format!(
+            "{error}\n  Check the address and the network, and run the command again"
+        )),
     }
 }
 
@@ -178,28 +254,6 @@ fn is_part(package: &str) -> bool {
     .iter()
     .filter_map(|prefix| package.strip_prefix(prefix))
     .any(|release| release.starts_with(|first: char| first.is_ascii_digit()))
-}
-
-/// The image in an unpacked tree.
-fn image_of(tree: &Path) -> Option<PathBuf> {
-    let entries = |folder: &str| {
-        fs::read_dir(tree.join(folder))
-            .into_iter()
-            .flatten()
-            .flatten()
-    };
-    let in_boot = entries("boot").find(|entry| {
-        entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(b"vmlinuz-")
-    });
-    in_boot.map(|entry| entry.path()).or_else(|| {
-        entries("usr/lib/modules")
-            .chain(entries("lib/modules"))
-            .map(|entry| entry.path().join("vmlinuz"))
-            .find(|path| path.is_file())
-    })
 }
 
 #[cfg(test)]

@@ -12,11 +12,12 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Addition, Error, Origin, Package, StepObserver, Store,
+    Addition, Architecture, Error, Origin, Package, StepObserver, Store,
     command::{self, Step},
     debian::Suite,
     error::{failed, no_architecture, program_failed},
     image::{self, hex},
+    package,
     staging::Staging,
 };
 use bpfcost_process::program::{MAKE, TAR, Task};
@@ -39,27 +40,41 @@ const HEADERS: [(&str, &str); 1] = [("usr/include/libelf.h", "libelf-dev")];
 
 impl Store {
     /// Builds the kernel with frame pointers, `6.12-fp`, unless it is there from the same source and configuration.
-    pub fn build_frame_pointer(&self, observer: &dyn StepObserver) -> Result<Addition, Error> {
-        if env::consts::ARCH != "x86_64" {
+    /// The source comes from the system's own mirror unless another is named.
+    pub fn build_frame_pointer(
+        &self,
+        mirror: Option<&str>,
+        observer: &dyn StepObserver,
+    ) -> Result<Addition, Error> {
+        let architecture = Architecture::Amd64;
+        if !architecture.is_here() {
             return Err(no_architecture(env::consts::ARCH));
         }
         look_for_tools(&self.system)?;
         let staging = Staging::begin(&self.folder, observer)?;
-        let suite = Suite::open(SUITE, &self.system, &staging, observer)?;
+        let suite = Suite::open(
+            SUITE,
+            Some(SOURCE),
+            mirror,
+            architecture,
+            &self.system,
+            &staging,
+            observer,
+        )?;
         let source = suite.package(SOURCE)?;
         let origin = Origin::Built {
             source: source.clone(),
             config_sha256: hex(&Sha256::digest(CONFIG)),
         };
-        if let Some(manifest) = self.whole(|one| *one == origin)? {
+        if let Some(manifest) = self.whole(|one| one.origin == origin)? {
             return Ok(Addition::Already(manifest));
         }
         staging.need_room(ROOM_BYTES)?;
         let tree = unpack(&suite, source, &staging, observer)?;
         let built = make(&tree, &staging, observer)?;
-        let release = image::release(&built)?;
-        fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
-        staging.keep(&release, origin).map(Addition::New)
+        let image = image::read(&built)?;
+        fs::rename(&built, staging.image(&image.release)?).map_err(failed("move", &built))?;
+        staging.keep(&image, origin).map(Addition::New)
     }
 }
 
@@ -77,9 +92,17 @@ fn unpack(
     staging: &Staging,
     observer: &dyn StepObserver,
 ) -> Result<PathBuf, Error> {
-    let packed = suite
-        .extract(&[source])?
-        .join(format!("usr/src/{SOURCE}.tar.xz"));
+    let files = suite.fetch(&[source])?;
+    let tree = staging.folder().join("unpacked");
+    let inside = format!("usr/src/{SOURCE}.tar.xz");
+    package::extract(&files, &tree, observer, &mut |path| {
+        path == Path::new(&inside)
+    })?;
+    for file in &files {
+        // Its room is needed for what comes next.
+        fs::remove_file(file).map_err(failed("remove", file))?;
+    }
+    let packed = tree.join(inside);
     observer.doing(&format!("unpacking {SOURCE}"));
     let mut command = TAR.command();
     command

@@ -10,7 +10,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::{Error, error::failed, release};
+use super::{Architecture, Error, error::failed, release};
 
 /// Where a bzImage says how long its set-up code is, in sectors.
 const SETUP_SECTORS: usize = 0x1f1;
@@ -24,8 +24,16 @@ const VERSION: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const SECTOR: usize = 512;
 
-/// The release of the kernel in an image: a bzImage, an ELF vmlinux, or an arm64 Image.
-pub(super) fn release(path: &Path) -> Result<String, Error> {
+/// What an image says about its kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    pub(super) release: String,
+    /// `None` for those of which Debian has no kernels for guests.
+    pub(super) architecture: Option<Architecture>,
+}
+
+/// Reads about the kernel in an image: a bzImage, an ELF vmlinux, or an arm64 Image.
+pub(super) fn read(path: &Path) -> Result<Image, Error> {
     let wrong = |why: &str| {
         Error::Input(format!(
             "{} is not a kernel image: {why}\n  Name a bzImage or vmlinuz, e.g. \
@@ -38,17 +46,32 @@ pub(super) fn release(path: &Path) -> Result<String, Error> {
         return Err(wrong("it is not a regular file"));
     }
     let bytes = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-    let release = if bytes.get(MAGIC..MAGIC + 4) == Some(b"HdrS") {
-        of_bz_image(&bytes).map_err(wrong)?
-    } else if bytes.starts_with(b"\x7fELF") || bytes.get(0x38..0x3c) == Some(b"ARM\x64") {
-        of_plain_image(&bytes).map_err(wrong)?
+    let (release, architecture) = if bytes.get(MAGIC..MAGIC + 4) == Some(b"HdrS") {
+        (of_bz_image(&bytes), Some(Architecture::Amd64))
+    } else if bytes.starts_with(b"\x7fELF") {
+        (of_plain_image(&bytes), elf_architecture(&bytes))
+    } else if bytes.get(0x38..0x3c) == Some(b"ARM\x64") {
+        (of_plain_image(&bytes), Some(Architecture::Arm64))
     } else {
         return Err(wrong("it does not have the header of one"));
     };
+    let release = release.map_err(wrong)?;
     if !release::is_valid(&release) {
         return Err(wrong("its header names no release"));
     }
-    Ok(release)
+    Ok(Image {
+        release,
+        architecture,
+    })
+}
+
+/// The architecture in the header of a little-endian ELF file.
+fn elf_architecture(bytes: &[u8]) -> Option<Architecture> {
+    match bytes.get(18..20)? {
+        [62, 0] => Some(Architecture::Amd64),
+        [183, 0] => Some(Architecture::Arm64),
+        _ => None,
+    }
 }
 
 fn of_bz_image(bytes: &[u8]) -> Result<String, &'static str> {
@@ -132,23 +155,46 @@ pub(super) mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<String, String> {
+    fn image_of(bytes: &[u8]) -> Result<Image, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
-        release(file.path()).map_err(|error| error.to_string())
+        read(file.path()).map_err(|error| error.to_string())
+    }
+
+    fn release_of(bytes: &[u8]) -> Result<String, String> {
+        image_of(bytes).map(|image| image.release)
     }
 
     #[test]
     fn images_tell_their_release() {
         let whole = bz_image("6.12.107+deb13-amd64");
-        assert_eq!(read(&whole).unwrap(), "6.12.107+deb13-amd64");
+        assert_eq!(release_of(&whole).unwrap(), "6.12.107+deb13-amd64");
         // Signed images go on after their end.
         assert_eq!(
-            read(&[whole, vec![7; 99]].concat()).unwrap(),
+            release_of(&[whole, vec![7; 99]].concat()).unwrap(),
             "6.12.107+deb13-amd64"
         );
         let elf = b"\x7fELF..Linux version %s (..Linux version 6.1.5-x (me) #1\0";
-        assert_eq!(read(elf).unwrap(), "6.1.5-x");
+        assert_eq!(release_of(elf).unwrap(), "6.1.5-x");
+    }
+
+    #[test]
+    fn images_tell_their_architecture() {
+        let of = |bytes: &[u8]| image_of(bytes).unwrap().architecture;
+        assert_eq!(of(&bz_image("6.1.0")), Some(Architecture::Amd64));
+        let mut bytes = b"Linux version 6.1.5-x (me)".to_vec();
+        bytes.splice(0..0, [0; 0x40]);
+        bytes[0x38..0x3c].copy_from_slice(b"ARM\x64");
+        assert_eq!(of(&bytes), Some(Architecture::Arm64));
+        bytes[..4].copy_from_slice(b"\x7fELF");
+        for (machine, architecture) in [
+            (62, Some(Architecture::Amd64)),
+            (183, Some(Architecture::Arm64)),
+            (243, None),
+        ] {
+            bytes[18] = machine;
+            assert_eq!(of(&bytes), architecture, "{machine}");
+        }
     }
 
     #[test]
@@ -164,14 +210,11 @@ pub(super) mod tests {
             (b"\x7fELF no version", "contains no Linux version"),
             (b"\x7fELF Linux version 6.1", "truncated"),
         ] {
-            let error = read(bytes).unwrap_err();
+            let error = release_of(bytes).unwrap_err();
             assert!(error.contains(why), "{error}");
             assert!(error.contains("bzImage or vmlinuz"), "{error}");
         }
-        assert!(matches!(release(Path::new("/")), Err(Error::Input(_))));
-        assert!(matches!(
-            release(Path::new("/no/such")),
-            Err(Error::Input(_))
-        ));
+        assert!(matches!(read(Path::new("/")), Err(Error::Input(_))));
+        assert!(matches!(read(Path::new("/no/such")), Err(Error::Input(_))));
     }
 }

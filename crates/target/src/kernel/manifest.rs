@@ -8,7 +8,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, error::failed, image, modules};
+use super::{
+    Architecture, Error,
+    error::failed,
+    image::{self, Image},
+    modules,
+};
 use bpfcost_record::now;
 
 /// Its name in the folder of a kernel.
@@ -21,6 +26,9 @@ pub struct Manifest {
     pub schema: u32,
     /// The kernel's release.
     pub release: String,
+    /// Its architecture; `None` is this machine's, as in manifests of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
     /// Where it came from.
     pub origin: Origin,
     /// SHA-256 of the image, in hexadecimal digits.
@@ -42,8 +50,15 @@ pub enum Origin {
         /// Those that its files came from; the one with the image first.
         packages: Vec<Package>,
     },
-    /// A file that the user named.
+    /// A file that the user named: an image or a package.
     Path(PathBuf),
+    /// A file that was fetched from an address.
+    Url {
+        /// The address.
+        url: String,
+        /// Its SHA-256, in hexadecimal digits.
+        sha256: String,
+    },
     /// Built here, from the source in such a package.
     Built {
         /// The package with the source.
@@ -72,6 +87,7 @@ impl fmt::Display for Origin {
                     .map_or(Ok(()), |one| write!(f, " ({})", one.version))
             }
             Origin::Path(path) => write!(f, "{}", path.display()),
+            Origin::Url { url, .. } => f.write_str(url),
             Origin::Built { source, .. } => {
                 write!(f, "built from {} ({})", source.name, source.version)
             }
@@ -84,11 +100,13 @@ const SCHEMA: u32 = 1;
 
 impl Manifest {
     /// Of a kernel as it lies in a folder now.
-    pub(super) fn from_folder(folder: &Path, release: &str, origin: Origin) -> Result<Self, Error> {
+    pub(super) fn from_folder(folder: &Path, image: &Image, origin: Origin) -> Result<Self, Error> {
+        let release = &image.release;
         let modules = modules_in(folder, release);
         Ok(Manifest {
             schema: SCHEMA,
-            release: release.to_owned(),
+            release: release.clone(),
+            architecture: image.architecture,
             origin,
             image_sha256: image::sha256(&image_in(folder, release))?,
             modules: modules
@@ -110,6 +128,11 @@ impl Manifest {
             ));
         }
         Ok(manifest)
+    }
+
+    /// Whether guests of this machine can have it.
+    pub fn is_for_here(&self) -> bool {
+        self.architecture.is_none_or(Architecture::is_here)
     }
 
     /// Writes it into a folder and flushes it.

@@ -4,16 +4,18 @@
 //! `RELEASE/boot/vmlinuz-RELEASE`, `RELEASE/lib/modules/RELEASE/`, and `RELEASE/kernel.json`, which says
 //! where it came from and what it must look like.
 
-mod apt;
+mod add;
+mod architecture;
 mod command;
 mod debian;
 mod error;
 mod frame_pointer;
 mod image;
+mod keep;
 mod manifest;
-mod mirror;
 mod modules;
 mod observer;
+mod package;
 mod place;
 mod release;
 mod staging;
@@ -22,6 +24,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use add::AddOptions;
+pub use architecture::Architecture;
 pub use bpfcost_guest::Kernel;
 pub use debian::KNOWN_SUITES;
 pub use error::Error;

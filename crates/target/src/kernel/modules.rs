@@ -50,7 +50,7 @@ impl Digest {
 }
 
 /// Visits each file. Links are left out: `build` and `source` lead into a source tree.
-fn walk(
+pub(super) fn walk(
     folder: &Path,
     visit: &mut dyn FnMut(&Path, &Metadata) -> Result<(), Error>,
 ) -> Result<(), Error> {

@@ -5,17 +5,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, Kernel, image, release};
+use super::{Architecture, Error, Kernel, image, release};
 
 /// The kernel in an image, used where it lies.
 pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
-    let release = image::release(path)?;
+    let image = image::read(path)?;
+    let release = image.release;
+    if let Some(own) = image.architecture.filter(|own| !own.is_here()) {
+        return Err(other_architecture(&path.display().to_string(), own));
+    }
     let modules = modules_of(path, &release, system);
     Ok(Kernel {
         image: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
         release,
         modules,
     })
+}
+
+/// Refuses a kernel that no guest of this machine can have.
+pub(super) fn other_architecture(kernel: &str, own: Architecture) -> Error {
+    Error::Input(format!(
+        "{kernel} is a kernel for {own}, and guests here have the architecture of this machine\n  \
+         Name another one: bpfcost kernel list"
+    ))
 }
 
 /// Where the modules of an image lie: in the tree that it is part of, as distributions unpack it. An image without

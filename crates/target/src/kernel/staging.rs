@@ -15,6 +15,7 @@ use super::{
     Error, Manifest, Origin, StepObserver,
     command::Step,
     error::failed,
+    image::Image,
     manifest::{image_in, modules_in},
 };
 use bpfcost_process::program::{DEPMOD, find};
@@ -117,10 +118,10 @@ impl Staging {
     }
 
     /// Gives it its name. A kernel that has that name already is exchanged in one step.
-    pub(super) fn keep(self, release: &str, origin: Origin) -> Result<Manifest, Error> {
-        let manifest = Manifest::from_folder(&self.kernel(), release, origin)?;
+    pub(super) fn keep(self, image: &Image, origin: Origin) -> Result<Manifest, Error> {
+        let manifest = Manifest::from_folder(&self.kernel(), image, origin)?;
         manifest.write(&self.kernel())?;
-        let place = self.store.join(release);
+        let place = self.store.join(&image.release);
         let flags = if place.exists() {
             RenameFlags::EXCHANGE
         } else {

@@ -6,15 +6,13 @@ use std::{
 };
 
 use super::{
-    Error, KNOWN_SUITES, Kernel, Manifest, Origin, StepObserver, command,
-    debian::{self, Suite},
-    error::{WORDS, failed, here},
-    image,
+    Error, KNOWN_SUITES, Kernel, Manifest, Origin, StepObserver,
+    error::{failed, here},
     manifest::{image_in, modules_in},
     modules, place, release,
     staging::Staging,
 };
-use bpfcost_process::{program::Task, xdg::Folder};
+use bpfcost_process::xdg::Folder;
 
 /// Where kernels for guests are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,96 +111,26 @@ impl Store {
         if name.contains('/') {
             return place::at(Path::new(name), &self.system);
         }
-        if let Some(release) = self.named(name)?.pop() {
-            return self.checked(&release);
+        let mut other = None;
+        for release in self.named(name)?.into_iter().rev() {
+            match Manifest::read(&self.folder.join(&release)).map(|one| one.architecture) {
+                Ok(Some(own)) if !own.is_here() => other = other.or(Some((release, own))),
+                _ => return self.checked(&release),
+            }
         }
         let mut of_system = place::of_system(&self.system);
         of_system.retain(|kernel| release::names(name, &kernel.release));
-        match of_system.pop() {
+        match (of_system.pop(), other) {
             // The name of a file proves nothing.
-            Some(kernel) => place::at(&kernel.image, &self.system),
-            None => Err(Error::Lacking(format!(
+            (Some(kernel), _) => place::at(&kernel.image, &self.system),
+            (None, Some((release, own))) => Err(place::other_architecture(&release, own)),
+            (None, None) => Err(Error::Lacking(format!(
                 "there is no kernel {name} in {}{}\n  {}",
                 self.folder.display(),
                 here(&self.names()?),
                 how_to_get(name)
             ))),
         }
-    }
-
-    /// Adds the newest kernel of a Debian suite, or the kernel at a path.
-    pub fn add(&self, word: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
-        if word.contains('/') || Path::new(word).is_file() {
-            return self.add_path(Path::new(word), observer);
-        }
-        if !debian::can_be_suite(word) {
-            let advice = match known_suite(word) {
-                Some(suite) => format!("Kernels are added by suite: bpfcost kernel add {suite}"),
-                None => WORDS.to_owned(),
-            };
-            return Err(Error::Input(format!(
-                "{word} is neither a Debian suite nor the path of a kernel image\n  {advice}"
-            )));
-        }
-        self.add_suite(word, observer)
-    }
-
-    /// A kept kernel from there that is as it was added.
-    pub(super) fn whole(&self, from: impl Fn(&Origin) -> bool) -> Result<Option<Manifest>, Error> {
-        Ok(self.releases()?.iter().find_map(|one| {
-            let folder = self.folder.join(one);
-            let manifest = Manifest::read(&folder).ok()?;
-            (from(&manifest.origin) && manifest.differs(&folder).is_none()).then_some(manifest)
-        }))
-    }
-
-    fn add_suite(&self, suite: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
-        command::require(Task::KernelAdd, "adding a kernel", [])?;
-        let staging = Staging::begin(&self.folder, observer)?;
-        let open = Suite::open(suite, &self.system, &staging, observer)?;
-        let packages = open.newest()?;
-        let same = |origin: &Origin| matches!(origin, Origin::Debian { packages: own, .. } if *own == packages);
-        if let Some(manifest) = self.whole(same)? {
-            return Ok(Addition::Already(manifest));
-        }
-        let release = open.unpack(&packages)?;
-        drop(open);
-        staging
-            .keep(&release, debian::origin(suite, packages))
-            .map(Addition::New)
-    }
-
-    fn add_path(&self, path: &Path, observer: &dyn StepObserver) -> Result<Addition, Error> {
-        let release = image::release(path)?;
-        let path = fs::canonicalize(path).map_err(failed("read", path))?;
-        let folder = self.folder.join(&release);
-        let modules = place::modules_of(&path, &release, &self.system);
-        if let Ok(manifest) = Manifest::read(&folder)
-            && manifest.image_sha256 == image::sha256(&path)?
-            && manifest.modules.is_some() == modules.is_some()
-            && manifest.differs(&folder).is_none()
-        {
-            return Ok(Addition::Already(manifest));
-        }
-        let staging = Staging::begin(&self.folder, observer)?;
-        observer.doing(&format!("copying {release}"));
-        let size = fs::metadata(&path).map_or(0, |image| image.len());
-        staging.need_room(size + modules.as_deref().map_or(0, modules::size))?;
-        let image = staging.image(&release)?;
-        fs::copy(&path, &image).map_err(failed("write", &image))?;
-        match &modules {
-            Some(from) => {
-                modules::copy(from, &staging.modules(&release)?, observer)?;
-                staging.index_modules(&release, observer)?;
-            }
-            None => observer.notice(&format!(
-                "{release} has no modules at ../lib/modules/{release} or /lib/modules/{release}; \
-                 all drivers that a guest needs must be in its image"
-            )),
-        }
-        staging
-            .keep(&release, Origin::Path(path))
-            .map(Addition::New)
     }
 
     /// Removes a kernel that was added; gives its release.
@@ -258,7 +186,7 @@ impl Store {
                             .iter()
                             .any(|package| release::names(name, &package.version))
                 }
-                Ok(Origin::Path(_)) | Err(_) => release::names(name, one),
+                Ok(Origin::Path(_) | Origin::Url { .. }) | Err(_) => release::names(name, one),
             };
         Ok(all.into_iter().filter(means).collect())
     }
@@ -283,6 +211,9 @@ impl Store {
                     format!("bpfcost kernel add {suite} (fetches about 100 MB)")
                 }
                 Origin::Path(path) => format!("bpfcost kernel add {}", path.display()),
+                Origin::Url { url, sha256 } => {
+                    format!("bpfcost kernel add {url} --sha256 {sha256}")
+                }
                 Origin::Built { .. } => "bpfcost kernel build --frame-pointer".to_owned(),
             };
             return Err(damaged(what, format!("Add it again: {again}")));
@@ -328,7 +259,7 @@ impl Store {
     }
 
     /// The folders of the store, oldest release first; what is hidden is a staging.
-    fn releases(&self) -> Result<Vec<String>, Error> {
+    pub(super) fn releases(&self) -> Result<Vec<String>, Error> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -346,7 +277,7 @@ impl Store {
 }
 
 /// The suite that has a version, or that has this name.
-fn known_suite(name: &str) -> Option<&'static str> {
+pub(super) fn known_suite(name: &str) -> Option<&'static str> {
     let matches =
         |(version, suite): &&(&str, &str)| release::names(version, name) || *suite == name;
     KNOWN_SUITES.iter().find(matches).map(|(_, suite)| *suite)

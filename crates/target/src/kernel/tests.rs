@@ -48,7 +48,11 @@ impl Lab {
         let image = self.tree("elsewhere", release);
         let added = self
             .store
-            .add(image.to_str().unwrap(), &SilentObserver)
+            .add(
+                image.to_str().unwrap(),
+                &AddOptions::default(),
+                &SilentObserver,
+            )
             .unwrap();
         assert!(matches!(added, Addition::New(kernel) if kernel.release == release));
     }
@@ -314,14 +318,16 @@ fn nothing_is_left_of_one_that_was_interrupted_or_killed() {
         ..Notes::default()
     };
     assert!(matches!(
-        lab.store.add(word, &stopped),
+        lab.store.add(word, &AddOptions::default(), &stopped),
         Err(Error::Interrupted)
     ));
     assert_eq!(names(), [""; 0]);
     // What a kill left lies there, is no kernel, and goes away with the next addition.
     lab.write("store/.draft-x7f/kernel/boot/vmlinuz-6.1.4", b"half");
     assert_eq!(lab.store.list().unwrap(), []);
-    lab.store.add(word, &SilentObserver).unwrap();
+    lab.store
+        .add(word, &AddOptions::default(), &SilentObserver)
+        .unwrap();
     assert_eq!(names(), ["6.1.5"]);
 }
 
@@ -337,7 +343,9 @@ fn an_addition_waits_for_another() {
         interrupt_at: Some("another bpfcost is adding"),
         ..Notes::default()
     };
-    let refused = lab.store.add(image.to_str().unwrap(), &notes);
+    let refused = lab
+        .store
+        .add(image.to_str().unwrap(), &AddOptions::default(), &notes);
     assert!(matches!(refused, Err(Error::Interrupted)));
     assert_eq!(notes.told.borrow().len(), 1);
     drop(lock);
@@ -350,25 +358,27 @@ fn additions_by_path() {
     let image = lab.tree("elsewhere", "6.1.5");
     let word = image.to_str().unwrap();
     assert!(matches!(
-        lab.store.add(word, &SilentObserver),
+        lab.store.add(word, &AddOptions::default(), &SilentObserver),
         Ok(Addition::New(_))
     ));
     assert!(matches!(
-        lab.store.add(word, &SilentObserver),
+        lab.store.add(word, &AddOptions::default(), &SilentObserver),
         Ok(Addition::Already(_))
     ));
     // Another build of the same release takes its place.
     fs::write(&image, [bz_image("6.1.5"), vec![1]].concat()).unwrap();
     let before = lab.store.find("6.1").unwrap();
     assert!(matches!(
-        lab.store.add(word, &SilentObserver),
+        lab.store.add(word, &AddOptions::default(), &SilentObserver),
         Ok(Addition::New(_))
     ));
     assert_eq!(lab.store.find("6.1").unwrap(), before);
     // One without modules says so.
     let built = lab.write("linux/bzImage", &bz_image("6.9.0-y"));
     let notes = Notes::default();
-    lab.store.add(built.to_str().unwrap(), &notes).unwrap();
+    lab.store
+        .add(built.to_str().unwrap(), &AddOptions::default(), &notes)
+        .unwrap();
     assert!(
         notes
             .told

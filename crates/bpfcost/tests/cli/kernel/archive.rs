@@ -2,13 +2,16 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::lab::{Lab, image, ran};
+use super::lab::{Lab, image, module, ran};
 use crate::require;
 
 /// An archive in the lab's folder, and the lab's system configured with it.
 pub(crate) struct Archive<'a> {
     lab: &'a Lab,
-    arch: String,
+    /// Debian's name of the architecture of its packages.
+    pub(crate) arch: String,
+    /// Fields of the descriptions of its suites besides the usual ones.
+    pub(crate) fields: String,
     /// Stanzas of its list of packages.
     packages: Vec<String>,
 }
@@ -16,15 +19,7 @@ pub(crate) struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// An empty one; `None`, with the reason, where the tools to make one are missing.
     pub(crate) fn new(lab: &'a Lab) -> Option<Self> {
-        for tool in [
-            "gpg",
-            "gpgconf",
-            "dpkg-deb",
-            "apt-get",
-            "depmod",
-            "xz",
-            "sha256sum",
-        ] {
+        for tool in ["gpg", "gpgconf", "dpkg-deb", "depmod", "xz", "sha256sum"] {
             let found = Command::new("sh")
                 .arg("-c")
                 .arg(format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}"))
@@ -40,6 +35,7 @@ impl<'a> Archive<'a> {
         let archive = Archive {
             lab,
             arch: String::from_utf8(arch).expect("UTF-8").trim().to_owned(),
+            fields: String::new(),
             packages: Vec::new(),
         };
         lab.mirror(&format!("file:{}", archive.path("").display()));
@@ -107,7 +103,7 @@ impl<'a> Archive<'a> {
         let file = format!("pool/{name}_{version}.deb");
         fs::create_dir_all(self.path("pool")).expect("a folder");
         ran(Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zgzip", "--build"])
+            .args(["--root-owner-group", "-Zxz", "--build"])
             .arg(self.lab.tool.path(&tree))
             .arg(self.path(&file)));
         fs::remove_dir_all(self.lab.tool.path(&tree)).expect("a folder");
@@ -125,8 +121,21 @@ impl<'a> Archive<'a> {
             (format!("lib/modules/{release}/modules.order"), vec![]),
             (format!("lib/modules/{release}/modules.builtin"), vec![]),
             (
-                format!("lib/modules/{release}/kernel/note"),
-                b"a module would be here".to_vec(),
+                format!("lib/modules/{release}/kernel/drivers/net/veth.ko"),
+                module("slow,in-the-image"),
+            ),
+            // What a kept one needs, and what that needs, in folders that are not kept.
+            (
+                format!("lib/modules/{release}/kernel/drivers/slow.ko"),
+                module("very-slow"),
+            ),
+            (
+                format!("lib/modules/{release}/kernel/sound/very-slow.ko"),
+                module(""),
+            ),
+            (
+                format!("lib/modules/{release}/kernel/sound/snd.ko"),
+                module(""),
             ),
         ];
         self.package(&name, version, "kmod, linux-base (>= 4.3~)", &files);
@@ -167,14 +176,13 @@ impl<'a> Archive<'a> {
     /// Writes the lists of a suite, without a signature.
     pub(crate) fn release(&self, suite: &str) {
         let folder = format!("archive/dists/{suite}");
-        let list = format!("main/binary-{}/Packages", self.arch);
-        self.lab
-            .write(&format!("{folder}/{list}"), self.packages.join("\n"));
+        let list = format!("main/binary-{}/Packages.xz", self.arch);
+        self.unsigned_change(suite);
         let (hash, size) = self.measured(&format!("dists/{suite}/{list}"));
         let release = format!(
             "Origin: Debian\nSuite: {suite}\nCodename: {suite}\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n\
-             Architectures: {}\nComponents: main\nSHA256:\n {hash} {size} {list}\n",
-            self.arch
+             {}Architectures: {}\nComponents: main\nSHA256:\n {hash} {size} {list}\n",
+            self.fields, self.arch
         );
         self.lab.write(&format!("{folder}/Release"), release);
     }
@@ -182,7 +190,27 @@ impl<'a> Archive<'a> {
     /// Changes the list of packages of a suite, and leaves what was signed.
     pub(crate) fn unsigned_change(&self, suite: &str) {
         let list = format!("archive/dists/{suite}/main/binary-{}/Packages", self.arch);
-        self.lab.write(&list, self.packages.join("\n"));
+        let path = self.lab.write(&list, self.packages.join("\n"));
+        ran(Command::new("xz").arg("--force").arg(path));
+    }
+
+    /// Cuts a package.
+    pub(crate) fn truncate(&self, file: &str) {
+        let path = self.path(&format!("pool/{file}"));
+        let bytes = fs::read(&path).expect("a package");
+        fs::write(&path, &bytes[..bytes.len() / 2]).expect("a package");
+    }
+
+    /// The file of a package.
+    pub(crate) fn file(&self, file: &str) -> PathBuf {
+        self.path(&format!("pool/{file}"))
+    }
+
+    /// Puts what was signed for one suite in the place of another, with more text.
+    pub(crate) fn replay(&self, from: &str, to: &str, more: &str) {
+        let signed = |suite: &str| self.path(&format!("dists/{suite}/InRelease"));
+        let text = fs::read_to_string(signed(from)).expect("a suite");
+        fs::write(signed(to), text + more).expect("a suite");
     }
 
     /// Changes the last byte of a package.

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{
     archive::Archive,
-    lab::{Lab, image},
+    lab::{Lab, arm64_image, image, module},
 };
 use crate::require;
 
@@ -45,11 +45,15 @@ fn a_suite_from_nothing() {
             .join(format!("lib/modules/{OLD}/modules.dep"))
             .is_file()
     );
-    assert!(
-        folder
-            .join(format!("lib/modules/{OLD}/kernel/note"))
-            .is_file()
-    );
+    let modules = folder.join(format!("lib/modules/{OLD}/kernel"));
+    for name in [
+        "drivers/net/veth.ko",
+        "drivers/slow.ko",
+        "sound/very-slow.ko",
+    ] {
+        assert!(modules.join(name).is_file(), "{name}");
+    }
+    assert!(!modules.join("sound/snd.ko").exists(), "no guest needs it");
 
     let said = lab.answers("add trixie");
     assert!(said.out.contains("is already there"), "{said:?}");
@@ -108,7 +112,7 @@ fn one_that_is_split_into_packages() {
         &modules,
         "7.2.13-1",
         &base,
-        &[(format!("{at}/kernel/note"), vec![7; 100])],
+        &[(format!("{at}/kernel/net/core/failover.ko"), module(""))],
     );
     archive.leads_to(&whole, "7.2.13-1");
     archive.publish("sid");
@@ -119,7 +123,11 @@ fn one_that_is_split_into_packages() {
         fs::read(folder.join(format!("boot/vmlinuz-{release}"))).expect("the image"),
         image(release)
     );
-    for name in ["kernel/note", "modules.builtin", "modules.dep"] {
+    for name in [
+        "kernel/net/core/failover.ko",
+        "modules.builtin",
+        "modules.dep",
+    ] {
         assert!(
             folder
                 .join("lib/modules")
@@ -171,6 +179,76 @@ fn one_that_is_damaged_is_fetched_again_when_asked_for() {
     assert!(lab.answers("add trixie").out.contains("added"));
     assert!(!lab.answers("list").out.contains("damaged"));
     assert_eq!(lab.kept(), [OLD]);
+}
+
+#[test]
+fn one_for_another_architecture_is_kept_and_not_used() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(mut archive) = Archive::new(&lab) else {
+        return;
+    };
+    archive.kernel(OLD, "6.12.9-1");
+    archive.publish("trixie");
+    lab.answers("add trixie");
+    lab.refuses(
+        "add trixie --arch arm64",
+        4,
+        &["trixie of file:", "no packages for arm64"],
+    );
+    archive.arch = "arm64".to_owned();
+    let release = "6.12.107+deb13-arm64";
+    let name = format!("linux-image-{release}");
+    let modules = format!("lib/modules/{release}");
+    let files = [
+        (format!("boot/vmlinuz-{release}"), arm64_image(release)),
+        (format!("{modules}/kernel/drivers/net/veth.ko"), module("")),
+        (format!("{modules}/modules.order"), vec![]),
+        (format!("{modules}/modules.builtin"), vec![]),
+    ];
+    archive.package(&name, "6.12.107-1", "", &files);
+    archive.leads_to(&name, "6.12.107-1");
+    archive.publish("trixie");
+    let said = lab.answers("add trixie --arch arm64");
+    assert!(
+        said.out
+            .contains("only on a machine of its architecture, arm64"),
+        "{said:?}"
+    );
+    assert_eq!(lab.kept(), [release, OLD]);
+    let table = lab.answers("list").out;
+    assert!(table.contains("ok, for arm64 machines"), "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&lab.answers("list --format json").out).expect("JSON");
+    assert_eq!(json[1]["architecture"], "arm64");
+    // The newer one is never chosen here, not even where it is the only one.
+    let dry = |name: &str| {
+        let line = format!("run xdp-lb --on exact:{name} --case pass-non-ip --dry-run");
+        crate::tool::said(&lab.run(&line).output().expect("the binary runs"))
+    };
+    let said = dry("6.12");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(!said.out.contains("arm64"), "{said:?}");
+    lab.answers("remove 6.12.9");
+    for name in ["6.12", release, "trixie"] {
+        let said = dry(name);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        said.complains(&["is a kernel for arm64", "kernel list"]);
+    }
+    // A package with a kernel that is not what it is listed as.
+    archive.arch = "amd64".to_owned();
+    archive.package(&name, "1", "", &files);
+    archive.leads_to(&name, "1");
+    archive.publish("sid");
+    lab.refuses(
+        "add sid",
+        2,
+        &["sid has a kernel for arm64", "--arch arm64"],
+    );
+    lab.refuses("add sid --arch riscv64", 2, &["must be amd64 or arm64"]);
+    assert_eq!(lab.kept(), [release]);
 }
 
 /// The real archive, as this machine is configured with it.

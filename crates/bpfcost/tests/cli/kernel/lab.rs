@@ -104,6 +104,49 @@ pub(crate) fn image(release: &str) -> Vec<u8> {
     bytes
 }
 
+/// The smallest file that is taken for a kernel of arm64.
+pub(crate) fn arm64_image(release: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    bytes[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    bytes.extend(format!("Linux version {release} (somebody@example.invalid)\0").bytes());
+    bytes
+}
+
+/// The smallest ELF file that is a module which needs others.
+pub(crate) fn module(needs: &str) -> Vec<u8> {
+    const NAMES: &[u8] = b"\0.modinfo\0.shstrtab\0";
+    let info = format!("license=GPL\0depends={needs}\0name=x\0");
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(64, 0);
+    file.extend(NAMES);
+    let info_at = file.len();
+    file.extend(info.as_bytes());
+    file.resize(file.len().next_multiple_of(8), 0);
+    let sections_at = file.len();
+    for (name, kind, at, length) in [
+        (0u32, 0u32, 0, 0),
+        (1, 1, info_at, info.len()),
+        (10, 3, 64, NAMES.len()),
+    ] {
+        let mut header = [name.to_le_bytes(), kind.to_le_bytes()].concat();
+        for word in [0, 0, at as u64, length as u64] {
+            header.extend(word.to_le_bytes());
+        }
+        header.resize(64, 0);
+        file.extend(header);
+    }
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(16, &1u16.to_le_bytes()); // e_type: relocatable
+    put(18, &62u16.to_le_bytes()); // e_machine: x86-64
+    put(20, &1u32.to_le_bytes()); // e_version
+    put(40, &(sections_at as u64).to_le_bytes()); // e_shoff
+    put(52, &64u16.to_le_bytes()); // e_ehsize
+    put(58, &64u16.to_le_bytes()); // e_shentsize
+    put(60, &3u16.to_le_bytes()); // e_shnum
+    put(62, &2u16.to_le_bytes()); // e_shstrndx
+    file
+}
+
 /// Runs a program that must succeed; gives its stdout.
 #[track_caller]
 pub(crate) fn ran(command: &mut Command) -> Vec<u8> {

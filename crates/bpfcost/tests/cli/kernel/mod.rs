@@ -5,5 +5,6 @@ mod archive;
 mod builds;
 mod faults;
 mod fetches;
+mod files;
 mod lab;
 mod paths;

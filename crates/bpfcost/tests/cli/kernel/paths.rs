@@ -94,7 +94,7 @@ fn words_that_are_neither_suite_nor_path() {
         2,
         &["6.12 is neither", "bpfcost kernel add trixie"],
     );
-    lab.refuses("add", 2, &["SUITE|PATH"]);
+    lab.refuses("add", 2, &["SUITE|PATH|URL"]);
     lab.refuses("build", 2, &["--frame-pointer"]);
     lab.refuses("remove", 2, &["NAME"]);
     lab.refuses(
