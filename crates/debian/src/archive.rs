@@ -68,8 +68,13 @@ impl Archive {
         let now = time::now();
         let text = signed_text(&message, keyring, now).map_err(&untrusted)?;
         let text = String::from_utf8_lossy(&text);
-        let release =
-            Release::parse(&text, suite, now).map_err(|why| untrusted(bpfcost_text::line(&why)))?;
+        let release = Release::parse(&text, suite, now).and_then(|release| {
+            if !client.accepts_expired() {
+                release.check_end(now)?;
+            }
+            Ok(release)
+        });
+        let release = release.map_err(|why| untrusted(bpfcost_text::line(&why)))?;
         if !release.has_architecture(architecture) {
             return Err(Error::NoArchitecture {
                 mirror: mirror.to_string(),

@@ -17,7 +17,7 @@ use super::{
     Error, Observer, Url,
     error::failed,
     http::{self, Answer},
-    proxy::Proxies,
+    settings::Settings,
     url::Scheme,
 };
 
@@ -33,7 +33,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// Fetches files.
 #[derive(Debug)]
 pub struct Client {
-    proxies: Proxies,
+    settings: Settings,
 }
 
 /// A file that is asked for.
@@ -72,11 +72,16 @@ enum Message {
 }
 
 impl Client {
-    /// Uses the proxies of the environment and, for a system that is this one, of apt.
+    /// Follows the proxies of the environment and, for a system that is this one, apt's settings.
     pub fn new(system: &Path) -> Self {
         Client {
-            proxies: Proxies::of_system(system),
+            settings: Settings::of_system(system),
         }
+    }
+
+    /// Whether a suite may be used after its end.
+    pub(crate) fn accepts_expired(&self) -> bool {
+        self.settings.accept_expired()
     }
 
     /// Fetches a file into memory.
@@ -203,12 +208,12 @@ impl Client {
 
     fn start(&self, url: &Url) -> Receiver<Message> {
         let (sender, receiver) = sync_channel(16);
-        let (url, proxies) = (url.clone(), self.proxies.clone());
+        let (url, settings) = (url.clone(), self.settings.clone());
         // It ends when it sees that nobody listens.
         thread::spawn(move || {
             let opened = match url.scheme {
                 Scheme::File => open_file(&url),
-                Scheme::Http | Scheme::Https => http::get(&url, &proxies),
+                Scheme::Http | Scheme::Https => http::get(&url, &settings),
             };
             let end = match opened {
                 Ok(answer) => send(answer, &sender),

@@ -14,7 +14,7 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
 };
 
-use super::{Url, fetch::Failure, proxy::Proxies, url::Scheme};
+use super::{Url, fetch::Failure, settings::Settings, url::Scheme};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: u32 = 5;
@@ -28,8 +28,8 @@ pub(crate) struct Answer {
     pub(crate) body: Box<dyn Read>,
 }
 
-pub(crate) fn get(url: &Url, proxies: &Proxies) -> Result<Answer, Failure> {
-    match proxies.for_url(url) {
+pub(crate) fn get(url: &Url, settings: &Settings) -> Result<Answer, Failure> {
+    match settings.proxy(url) {
         Some(proxy) if url.scheme == Scheme::Http && proxy.scheme == Scheme::Http => {
             by_proxy(url, &proxy)
         }

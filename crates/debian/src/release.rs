@@ -7,6 +7,8 @@ use super::{openpgp::CLOCK_SKEW_S, stanza::Stanza, time};
 pub(crate) struct Release {
     /// Lists are also there under the names of their hashes, which stay the same while a mirror is updated.
     pub(crate) by_hash: bool,
+    /// The last moment at which it may be used, in seconds since 1970 and as it is written.
+    end: Option<(u64, String)>,
     architectures: Vec<String>,
     files: Vec<ListedFile>,
 }
@@ -43,11 +45,9 @@ impl Release {
                 "it has no date, or one in the future: check this machine's clock".to_owned(),
             );
         }
-        if date("Valid-Until")?.is_some_and(|end| end <= now) {
-            let end = stanza.value("Valid-Until").unwrap_or_default();
-            return Err(format!("it is expired: it was valid until {end}"));
-        }
+        let end = stanza.value("Valid-Until").unwrap_or_default();
         Ok(Release {
+            end: date("Valid-Until")?.map(|at| (at, end.to_owned())),
             by_hash: stanza.value("Acquire-By-Hash") == Some("yes"),
             architectures: stanza.words("Architectures").map(str::to_owned).collect(),
             files: stanza
@@ -56,6 +56,16 @@ impl Release {
                 .filter_map(|line| listed(line))
                 .collect(),
         })
+    }
+
+    /// Refuses a description that may not be used any more, as of a mirror that someone keeps from newer ones.
+    pub(crate) fn check_end(&self, now: u64) -> Result<(), String> {
+        match &self.end {
+            Some((end, written)) if *end <= now => {
+                Err(format!("it is expired: it was valid until {written}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn has_architecture(&self, architecture: &str) -> bool {
@@ -114,7 +124,9 @@ mod tests {
         let other = TEXT.replace("trixie", "sid");
         assert!(refused(&other, NOW).contains("another suite (sid, stable)"));
         assert!(refused(TEXT, NOW - 86_400).contains("future"));
-        let expired = refused(TEXT, NOW + 86_400);
+        let release = Release::parse(TEXT, "trixie", NOW + 86_400).expect("a release");
+        assert_eq!(release.check_end(NOW), Ok(()));
+        let expired = release.check_end(NOW + 86_400).expect_err("it is expired");
         assert!(
             expired.contains("valid until Sun, 22 Nov 2026"),
             "{expired}"

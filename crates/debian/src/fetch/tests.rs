@@ -74,7 +74,7 @@ impl Server {
 
 fn direct() -> Client {
     Client {
-        proxies: Proxies::default(),
+        settings: Settings::default(),
     }
 }
 
@@ -208,7 +208,7 @@ fn a_proxy_is_asked_for_the_whole_address() {
     let moved = "HTTP/1.1 301 Moved\r\nLocation: http://b.invalid/z\r\n\r\n";
     let proxy = Server::new(Vec::leak(vec![moved, WHOLE]));
     let client = Client {
-        proxies: Proxies::with_http(&format!("http://you:word@{}", proxy.address)),
+        settings: Settings::with_http(&format!("http://you:word@{}", proxy.address)),
     };
     let url = Url::parse("http://a.invalid/y").expect("a URL");
     assert_eq!(
@@ -226,7 +226,7 @@ fn a_proxy_is_asked_for_the_whole_address() {
     );
     assert!(asked[1].starts_with("GET http://b.invalid/z "), "{asked:?}");
     let none = Client {
-        proxies: Proxies::with_http("http://127.0.0.1:1"),
+        settings: Settings::with_http("http://127.0.0.1:1"),
     };
     let error = fetched(&none, &url, None, &patient())
         .expect_err("no proxy")

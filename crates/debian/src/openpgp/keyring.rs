@@ -81,6 +81,7 @@ impl Keyring {
             .any(|part| part.is_revoked(kind::KEY_REVOCATION, &primary, &primary.framed(), 0));
         let dead = match &about {
             _ if is_revoked => Some("is revoked"),
+            _ if primary.created > now => Some(FROM_THE_FUTURE),
             None => Some("has no valid signature of its owner"),
             Some(about) => lifetime_problem(&primary, about, now),
         };
@@ -115,6 +116,7 @@ impl Keyring {
 }
 
 const NOT_TO_SIGN: &str = "may not sign data";
+const FROM_THE_FUTURE: &str = "is from the future: check this machine's clock";
 
 fn is_primary(tag: u8) -> bool {
     matches!(tag, tag::PUBLIC_KEY | tag::SECRET_KEY)
@@ -214,7 +216,7 @@ fn primary_signature<'a>(
 
 fn lifetime_problem(key: &PublicKey, about: &Signature<'_>, now: u64) -> Option<&'static str> {
     if key.created > now {
-        return Some("is from the future");
+        return Some(FROM_THE_FUTURE);
     }
     let lifetime = about.key_lifetime?;
     (key.created + lifetime <= now).then_some("is expired")

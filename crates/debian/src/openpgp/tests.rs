@@ -90,7 +90,7 @@ fn what_is_not_proved_says_why() {
             vector!("plain.asc"),
             vector!("plain.gpg"),
             NOW - 4 * DAY,
-            "no valid signature of its owner",
+            "is from the future: check this machine's clock",
         ),
         (
             vector!("revoked.asc"),

@@ -189,8 +189,9 @@ fn refused_by(mirror: &Url, suite: &str, error: bpfcost_debian::Error) -> Error 
              {OTHER_MIRROR}"
         )),
         Refusal::Untrusted { what, why } => Error::Lacking(format!(
-            "the files of {mirror} for {suite} cannot be trusted: {why} ({what})\n  Update Debian's \
-             keys (package debian-archive-keyring), or name {OTHER_MIRROR}"
+            "the files of {mirror} for {suite} cannot be trusted: {why} ({what})\n  Check this \
+             machine's clock, update Debian's keys (package debian-archive-keyring), or name \
+             {OTHER_MIRROR}"
         )),
         Refusal::NoSuite { .. } => Error::Input(format!("{error}\n  {WORDS}")),
         Refusal::NoArchitecture { .. } => Error::Lacking(format!("{error}\n  {ANOTHER}")),

@@ -26,18 +26,20 @@ const FOLDERS: [&str; 14] = [
 /// File systems: those that guests mount, and those that programs can have behind them.
 const FILE_SYSTEMS: [&str; 6] = ["9p", "configfs", "fscache", "fuse", "netfs", "overlayfs"];
 
-/// Folders within the kept ones that are for hardware, or for networks that need it.
-const HARDWARE: [&str; 23] = [
+/// Folders within the kept ones that are for hardware, and for what is built on it or on file systems that are not kept.
+const HARDWARE: [&str; 27] = [
     "net/6lowpan",
     "net/appletalk",
     "net/atm",
     "net/ax25",
+    "net/batman-adv",
     "net/bluetooth",
     "net/caif",
     "net/can",
     "net/ceph",
     "net/dsa",
     "net/ieee802154",
+    "net/lapb",
     "net/mac80211",
     "net/mac802154",
     "net/mctp",
@@ -46,9 +48,11 @@ const HARDWARE: [&str; 23] = [
     "net/phonet",
     "net/qrtr",
     "net/rds",
+    "net/rfkill",
     "net/rose",
     "net/rxrpc",
     "net/smc",
+    "net/sunrpc",
     "net/wireless",
     "net/x25",
 ];

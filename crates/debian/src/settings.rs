@@ -1,13 +1,13 @@
-//! Proxies: those that apt is configured with, if it is installed, then those of the environment.
+//! Settings that downloads follow: those of apt, if it is installed, and the proxies of the environment.
 
 use std::{env, path::Path, process::Command};
 
 use super::{Url, url::Scheme};
 
-/// Settings of proxies, as they were found.
+/// Settings as they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Proxies {
-    /// apt's settings below `Acquire::`: `http::Proxy`, `http::Proxy::HOST`, …
+pub(crate) struct Settings {
+    /// apt's settings below `Acquire::`: `http::Proxy`, `http::Proxy::HOST`, `Check-Valid-Until`.
     of_apt: Vec<(String, String)>,
     /// Variables, in lower case.
     of_environment: Vec<(String, String)>,
@@ -16,13 +16,13 @@ pub(crate) struct Proxies {
 /// Variables of the environment, which may be in capitals.
 const VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
 
-impl Proxies {
+impl Settings {
     pub(crate) fn of_system(system: &Path) -> Self {
         let variables = VARIABLES.iter().filter_map(|name| {
             let value = env::var(name).or_else(|_| env::var(name.to_ascii_uppercase()));
             Some(((*name).to_owned(), value.ok()?))
         });
-        Proxies {
+        Settings {
             of_apt: if system == Path::new("/") {
                 of_apt()
             } else {
@@ -34,23 +34,29 @@ impl Proxies {
 
     #[cfg(test)]
     pub(crate) fn with_http(proxy: &str) -> Self {
-        Proxies {
+        Settings {
             of_apt: vec![("http::Proxy".to_owned(), proxy.to_owned())],
             of_environment: Vec::new(),
         }
     }
 
+    /// Whether suites may be used after their end, as snapshots of archives have to be.
+    pub(crate) fn accept_expired(&self) -> bool {
+        let set = self.of_apt("Check-Valid-Until");
+        set.is_some_and(|value| matches!(value, "false" | "no" | "0" | "off"))
+    }
+
+    fn of_apt(&self, key: &str) -> Option<&str> {
+        let mut all = self.of_apt.iter();
+        let found = all.rfind(|(name, _)| name.eq_ignore_ascii_case(key));
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// The proxy for an address; `None` where it is to be asked directly.
-    pub(crate) fn for_url(&self, url: &Url) -> Option<Url> {
+    pub(crate) fn proxy(&self, url: &Url) -> Option<Url> {
         let host = without_port(&url.host);
         let scheme = url.scheme.name();
-        let of_apt = |key: &str| {
-            let found = self
-                .of_apt
-                .iter()
-                .rfind(|(name, _)| name.eq_ignore_ascii_case(key));
-            found.map(|(_, value)| value.as_str())
-        };
+        let of_apt = |key: &str| self.of_apt(key);
         let set = of_apt(&format!("{scheme}::Proxy::{host}"))
             .or_else(|| of_apt(&format!("{scheme}::Proxy")))
             // As apt does it.
@@ -120,6 +126,7 @@ fn of_apt() -> Vec<(String, String)> {
             "%f\t%v%n",
             "Acquire::http::Proxy",
             "Acquire::https::Proxy",
+            "Acquire::Check-Valid-Until",
         ])
         .env("LC_ALL", "C")
         .output();
@@ -143,8 +150,8 @@ fn settings(text: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn proxies(apt: &str, environment: &[(&str, &str)]) -> Proxies {
-        Proxies {
+    fn settings_of(apt: &str, environment: &[(&str, &str)]) -> Settings {
+        Settings {
             of_apt: settings(apt),
             of_environment: environment
                 .iter()
@@ -153,15 +160,15 @@ mod tests {
         }
     }
 
-    fn shown(proxies: &Proxies, url: &str) -> String {
+    fn shown(settings: &Settings, url: &str) -> String {
         let url = Url::parse(url).expect("a URL");
-        let proxy = proxies.for_url(&url);
+        let proxy = settings.proxy(&url);
         proxy.map_or("direct".to_owned(), |proxy| proxy.to_string())
     }
 
     #[test]
     fn the_environment_names_proxies() {
-        let all = proxies(
+        let all = settings_of(
             "",
             &[
                 ("http_proxy", "http://me:secret@one.invalid:3128/"),
@@ -186,7 +193,7 @@ mod tests {
         }
         assert_eq!(
             shown(
-                &proxies("", &[("no_proxy", "*"), ("all_proxy", "x")]),
+                &settings_of("", &[("no_proxy", "*"), ("all_proxy", "x")]),
                 "http://a/x"
             ),
             "direct"
@@ -194,9 +201,22 @@ mod tests {
     }
 
     #[test]
+    fn apt_may_accept_what_is_expired() {
+        let accepts = |text: &str| settings_of(text, &[]).accept_expired();
+        assert!(accepts("Acquire::Check-Valid-Until\tfalse\n"));
+        for text in [
+            "",
+            "Acquire::Check-Valid-Until\ttrue\n",
+            "Acquire::Check-Valid-Until\t\n",
+        ] {
+            assert!(!accepts(text), "{text}");
+        }
+    }
+
+    #[test]
     fn apt_comes_first() {
         let text = "Acquire::http::Proxy\thttp://apt.invalid:3142\nAcquire::http::Proxy::near.invalid\tDIRECT\n";
-        let all = proxies(
+        let all = settings_of(
             text,
             &[
                 ("http_proxy", "http://one.invalid"),
@@ -209,7 +229,7 @@ mod tests {
             shown(&all, "https://a.invalid/x"),
             "http://apt.invalid:3142"
         );
-        let empty = proxies(
+        let empty = settings_of(
             "Acquire::http::Proxy\t\n",
             &[("http_proxy", "http://one.invalid")],
         );
