@@ -217,6 +217,24 @@ fn a_subkey_must_be_bound_by_both_keys() {
 }
 
 #[test]
+fn what_a_key_may_do_is_signed() {
+    let flags = |bytes: &[u8]| bytes.windows(3).rposition(|three| three == [2, 27, 1]);
+    let mut keys = vector!("usage.gpg").to_vec();
+    let at = flags(&keys).expect("flags");
+    keys[at + 2] = 3;
+    let error = refused(vector!("usage.asc"), &keys, NOW);
+    assert!(
+        error.contains("has no valid signature of its owner"),
+        "{error}"
+    );
+    let mut keys = vector!("sub.gpg").to_vec();
+    let flags = keys.windows(3).rposition(|three| three == [2, 27, 2]);
+    keys[flags.expect("flags") + 2] = 3;
+    let error = refused(vector!("sub.asc"), &keys, NOW);
+    assert!(error.contains("is not bound to its primary key"), "{error}");
+}
+
+#[test]
 fn debians_keys_sign_debians_suites() {
     // 2026-11-29.
     const NOW: u64 = 1_795_910_400;

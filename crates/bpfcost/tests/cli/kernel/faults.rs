@@ -1,6 +1,7 @@
 //! Failures while a kernel is fetched: one sentence, what to do next, and nothing left behind.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     net::TcpListener,
     process::Command,
@@ -151,9 +152,16 @@ fn signed_text_that_is_not_what_was_asked_for() {
     let refused = |words: &str| {
         lab.refuses("add trixie", 4, &["cannot be trusted", words]);
     };
-    // Debian's own keys are of no use where the system has a keyring.
     lab.answers("add trixie");
     lab.answers("remove 6.12");
+    // Without a keyring of the system, only Debian's own keys are trusted.
+    let keyring = lab
+        .tool
+        .path("system/usr/share/keyrings/debian-archive-keyring.gpg");
+    let keys = fs::read(&keyring).expect("a keyring");
+    fs::remove_file(&keyring).expect("it was there");
+    refused("not among the trusted ones");
+    fs::write(&keyring, keys).expect("a keyring");
     for more in ["\nSuite: sid\n", "\n-----BEGIN PGP SIGNED MESSAGE-----\n"] {
         archive.replay("trixie", "trixie", more);
         refused("text follows its signature");
