@@ -21,7 +21,7 @@ const MAX_UNPACKED_BYTES: u64 = 8 << 30;
 /// Longer than any path that the kernel takes.
 const MAX_PATH_BYTES: u64 = 4096;
 
-/// Whether a file begins like a package.
+/// Returns whether a file begins like a package.
 pub fn is_package(file: &Path) -> bool {
     let mut start = [0; 21];
     File::open(file).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
@@ -110,7 +110,7 @@ impl Read for Counted<'_> {
     }
 }
 
-/// Why the files of a package are not read on.
+/// Reason not to read on in a package.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The package is damaged.

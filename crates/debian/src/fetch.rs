@@ -21,7 +21,7 @@ use super::{
     url::Scheme,
 };
 
-/// How often an interruption is looked for.
+/// Interval between looks for an interruption.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Downloads are tried so often.
 const TRIES: u32 = 3;
@@ -39,7 +39,7 @@ pub struct Client {
 /// A file that is asked for.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// Where it is.
+    /// The address.
     pub url: &'a Url,
     /// The size that it must have, where that is known.
     pub bytes: Option<u64>,
@@ -49,7 +49,7 @@ pub struct Wanted<'a> {
     pub sha256: Option<&'a str>,
 }
 
-/// Why one try failed.
+/// Reason for which one try failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The server has no such file.
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Whether a suite may be used after its end.
+    /// Returns whether a suite may be used after its end.
     pub(crate) fn accepts_expired(&self) -> bool {
         self.settings.accept_expired()
     }
@@ -209,7 +209,7 @@ impl Client {
     fn start(&self, url: &Url) -> Receiver<Message> {
         let (sender, receiver) = sync_channel(16);
         let (url, settings) = (url.clone(), self.settings.clone());
-        // It ends when it sees that nobody listens.
+        // It ends when it sees that the receiver is gone.
         thread::spawn(move || {
             let opened = match url.scheme {
                 Scheme::File => open_file(&url),

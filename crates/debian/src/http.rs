@@ -23,7 +23,7 @@ const USER_AGENT: &str = concat!("bpfcost/", env!("CARGO_PKG_VERSION"));
 
 /// A file as it arrives.
 pub(crate) struct Answer {
-    /// Its size, where that is known.
+    /// Size, where that is known.
     pub(crate) length: Option<u64>,
     pub(crate) body: Box<dyn Read>,
 }

@@ -5,6 +5,6 @@ pub trait Observer {
     /// The share that is done, from 0 to 1.
     fn progress(&self, share: f64);
 
-    /// Whether to end. Called several times a second.
+    /// Returns whether to end. Called several times a second.
     fn interrupted(&self) -> bool;
 }

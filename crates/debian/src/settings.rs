@@ -40,7 +40,7 @@ impl Settings {
         }
     }
 
-    /// Whether suites may be used after their end, as snapshots of archives have to be.
+    /// Returns whether suites may be used after their end, as snapshots of archives have to be.
     pub(crate) fn accept_expired(&self) -> bool {
         let set = self.of_apt("Check-Valid-Until");
         set.is_some_and(|value| matches!(value, "false" | "no" | "0" | "off"))
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Option<Url> {
         .filter(|url| url.scheme != Scheme::File)
 }
 
-/// Whether a list like `localhost,.example.com` has a host.
+/// Returns whether a list like `localhost,.example.com` has a host.
 fn excludes(list: &str, host: &str) -> bool {
     list.split(',')
         .map(str::trim)
@@ -117,7 +117,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// What apt itself would use: nothing on a system without it.
+/// Settings of apt; none on a system without it.
 fn of_apt() -> Vec<(String, String)> {
     let output = Command::new("apt-config")
         .args([

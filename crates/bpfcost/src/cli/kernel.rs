@@ -47,7 +47,7 @@ enum Command {
     ///
     /// A suite's kernel comes from the Debian mirror in this system's package sources, or from --mirror. Signatures and
     /// hashes are checked. Neither root nor apt is needed, and the system is not changed. It downloads about 100 MB, needs
-    /// 300 MB of free disk while it runs, and keeps the image and the modules that guests can use, 20 to 50 MB.
+    /// 300 MB of free disk while it runs, and keeps the image and the modules that guests can use, 20 to 45 MB.
     ///
     /// A file is an image, which is copied with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE,
     /// or a Debian package. One that is fetched from a URL must have the SHA-256 that you give.

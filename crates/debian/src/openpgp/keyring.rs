@@ -61,7 +61,7 @@ impl Keyring {
         self.keys.extend(other.keys);
     }
 
-    /// Whether no key is in it.
+    /// Returns whether no key is in it.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -130,8 +130,8 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Whether a signature of that kind revokes it, made at `since` or later. One that cannot be checked here, by its
-    /// hash or its form, is believed: nobody but the owner of the file can have put it there.
+    /// Returns whether a signature of that kind revokes it, made at `since` or later. One that cannot be checked here,
+    /// by its hash or its form, is believed: only the owner of the file can have put it there.
     fn is_revoked(&self, kind: u8, by: &PublicKey, data: &[u8], since: u64) -> bool {
         let mut all = self.signatures.iter();
         all.any(|body| match Signature::parse(body) {

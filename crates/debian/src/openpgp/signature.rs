@@ -263,7 +263,7 @@ impl<'a> Signature<'a> {
         Some(())
     }
 
-    /// Whether the signature says that it is by that key.
+    /// Returns whether the signature says that it is by that key.
     pub(super) fn is_by(&self, key: &PublicKey) -> bool {
         match (self.fingerprint, self.issuer) {
             (Some(fingerprint), _) => fingerprint == key.fingerprint,
@@ -282,12 +282,12 @@ impl<'a> Signature<'a> {
         of_fingerprint.or(self.issuer)
     }
 
-    /// Whether it lets a key sign data. A signature without flags lets it do anything that its algorithm can.
+    /// Returns whether it lets a key sign data. A signature without flags lets it do anything that its algorithm can.
     pub(super) fn lets_sign(&self) -> bool {
         self.flags.is_none_or(|flags| flags & MAY_SIGN != 0)
     }
 
-    /// Whether the signature is one by `key` over `data`.
+    /// Returns whether the signature is one by `key` over `data`.
     pub(super) fn verifies(&self, key: &PublicKey, data: &[u8]) -> bool {
         let length = u32::try_from(self.hashed.len()).unwrap_or(u32::MAX);
         let end = [&[4, 0xff], &length.to_be_bytes()[..]].concat();

@@ -197,7 +197,7 @@ fn a_subkey_must_be_bound_by_both_keys() {
     assert_eq!(packed(&packets), whole);
     // Without its binding, and with the certification of its owner alone.
     assert_eq!(keyring(&packed(&packets[..4])).usable().len(), 0);
-    // Without the subkey's own signature, which nobody but it could make.
+    // Without the subkey's own signature, which only it could make.
     let mut binding = packets[4].body.to_vec();
     let embedded = binding
         .windows(2)
@@ -210,7 +210,7 @@ fn a_subkey_must_be_bound_by_both_keys() {
     assert_eq!(keys.usable().len(), 0);
     let error = signed_text(vector!("sub.asc"), &keys, NOW).expect_err("not bound");
     assert!(error.contains("is not bound to its primary key"), "{error}");
-    // A subkey of somebody else, with the binding to its own primary key.
+    // A subkey of another owner, with the binding to its own primary key.
     let foreign = [vector!("plain.gpg"), &packed(&packets[3..])].concat();
     let error = signed_text(vector!("sub.asc"), &keyring(&foreign), NOW).expect_err("not bound");
     assert!(error.contains("is not bound to its primary key"), "{error}");

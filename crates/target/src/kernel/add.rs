@@ -19,7 +19,7 @@ use bpfcost_debian::{Client, Url, Wanted};
 /// No kernel is as large.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// What else is said of a kernel that is to be added.
+/// Options of an addition.
 #[derive(Clone, Debug, Default)]
 pub struct AddOptions {
     /// Address of the archive that a suite is fetched from; by default, the system's own.

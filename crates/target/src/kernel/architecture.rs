@@ -38,7 +38,7 @@ impl Architecture {
         all.find(|one| one.name() == name)
     }
 
-    /// Whether guests of this machine can have such a kernel.
+    /// Returns whether guests of this machine can have such a kernel.
     pub fn is_here(self) -> bool {
         Some(self) == Self::here()
     }

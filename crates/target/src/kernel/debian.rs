@@ -176,7 +176,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// What a failure with a suite of a mirror means.
+/// Makes an error, with advice, of a failure with a suite of a mirror.
 fn refused_by(mirror: &Url, suite: &str, error: bpfcost_debian::Error) -> Error {
     use bpfcost_debian::Error as Refusal;
     match error {
@@ -199,7 +199,7 @@ fn refused_by(mirror: &Url, suite: &str, error: bpfcost_debian::Error) -> Error 
     }
 }
 
-/// What a failure with a file means.
+/// Makes an error, with advice, of a failure with a file.
 pub(super) fn refused(error: bpfcost_debian::Error) -> Error {
     use bpfcost_debian::Error as Refusal;
     match error {

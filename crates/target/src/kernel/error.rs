@@ -15,7 +15,7 @@ pub(super) const WORDS: &str = "Suites: bookworm (6.1), trixie (6.12), sid (the 
 pub(super) const ANOTHER: &str =
     "Try another suite: bookworm (6.1), trixie (6.12), sid (the newest)";
 
-/// How to name another mirror than the one that will not do.
+/// Advice to name another mirror than the one that will not do.
 pub(super) const OTHER_MIRROR: &str =
     "another mirror: --mirror URL, e.g. http://deb.debian.org/debian";
 

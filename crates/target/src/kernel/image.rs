@@ -24,7 +24,7 @@ const VERSION: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const SECTOR: usize = 512;
 
-/// What an image says about its kernel.
+/// Kernel in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) release: String,

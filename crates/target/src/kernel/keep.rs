@@ -103,7 +103,7 @@ const DEVICES: [&str; 33] = [
     "zram",
 ];
 
-/// Whether a module is kept for its own sake.
+/// Returns whether a module is kept for its own sake.
 pub(super) fn is_kept(path: &Path) -> bool {
     let Some(name) = module_name(path) else {
         return false;

@@ -26,7 +26,7 @@ pub struct Manifest {
     pub schema: u32,
     /// The kernel's release.
     pub release: String,
-    /// Its architecture; `None` is this machine's, as in manifests of older versions.
+    /// The architecture; `None` is this machine's, as in manifests of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
     /// Where it came from.
@@ -56,7 +56,7 @@ pub enum Origin {
     Url {
         /// The address.
         url: String,
-        /// Its SHA-256, in hexadecimal digits.
+        /// SHA-256 of the file, in hexadecimal digits.
         sha256: String,
     },
     /// Built here, from the source in such a package.
@@ -130,7 +130,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether guests of this machine can have it.
+    /// Returns whether guests of this machine can have it.
     pub fn is_for_here(&self) -> bool {
         self.architecture.is_none_or(Architecture::is_here)
     }

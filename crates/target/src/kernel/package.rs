@@ -20,7 +20,7 @@ use super::{
 };
 use bpfcost_guest::module_needs;
 
-/// Where packages have the folder of a release.
+/// Places of the folder of a release in packages.
 const MODULES: [&str; 2] = ["lib/modules", "usr/lib/modules"];
 /// Modules need modules that need modules; no kernel has longer chains across the folders that are not kept.
 const MAX_PASSES: usize = 8;
