@@ -18,6 +18,10 @@ fn main() {
         "cargo:rustc-env=BPFCOST_LIBBPF_HEADERS={}",
         headers.display()
     );
+    println!(
+        "cargo:rustc-env=BPFCOST_LIBBPF_VERSION={}",
+        libbpf_version(&headers)
+    );
     let files = files();
     let names: Vec<&str> = files.iter().filter_map(|file| program_name(file)).collect();
     for name in &names {
@@ -37,6 +41,21 @@ fn main() {
 fn compiler_version() -> Vec<u8> {
     let compiler = Command::new(clang()).arg("--version").output();
     compiler.expect("it has just compiled").stdout
+}
+
+/// The version of the libbpf that the headers belong to, as in `1.7`.
+fn libbpf_version(headers: &Path) -> String {
+    let path = headers.join("bpf/libbpf_version.h");
+    let text = fs::read_to_string(&path).expect("libbpf installs the header of its version");
+    let number = |name: &str| {
+        let mut lines = text.lines().map(str::split_whitespace);
+        let found = lines.find_map(|mut words| {
+            (words.next() == Some("#define") && words.next() == Some(name)).then(|| words.next())
+        });
+        found.flatten().expect("the header defines its version")
+    };
+    let [major, minor] = ["LIBBPF_MAJOR_VERSION", "LIBBPF_MINOR_VERSION"].map(number);
+    format!("{major}.{minor}")
 }
 
 /// Everything in `bpf/`, in the order of names.

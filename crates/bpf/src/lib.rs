@@ -63,6 +63,9 @@ pub use space::Space;
 /// Distinguishes builds of the BPF programs: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 
+/// Version of the libbpf that is linked.
+pub const LIBBPF_VERSION: &str = env!("BPFCOST_LIBBPF_VERSION");
+
 #[cfg(test)]
 #[path = "../tests/require/mod.rs"]
 mod require;

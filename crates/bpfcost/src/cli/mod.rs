@@ -27,11 +27,12 @@ mod session;
 mod stack;
 mod store;
 mod top;
+mod version;
 
 use std::process::ExitCode;
 
 use clap::{
-    Parser, Subcommand,
+    CommandFactory, Parser, Subcommand,
     error::{ContextKind, ErrorKind},
 };
 
@@ -44,7 +45,8 @@ use bpfcost_process::restore;
 /// It times BPF programs in the kernel, and probes on running servers. It checks every trial while it is timed, and
 /// reports a number, a 95 % interval and a verdict that also hold on a noisy machine.
 #[derive(Debug, Parser)]
-#[command(name = "bpfcost", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "bpfcost", version, long_version = version::long())]
+#[command(max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -89,6 +91,11 @@ enum Command {
     /// Cleans up when the process that started it ends.
     #[command(hide = true)]
     Reaper(reaper::Args),
+}
+
+/// The command line's definition, from which manual pages and completions are made.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the program.

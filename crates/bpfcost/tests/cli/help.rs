@@ -40,6 +40,21 @@ fn help() {
 }
 
 #[test]
+fn version_names_commit_build_and_libbpf() {
+    let tool = Tool::new();
+    let short = concat!("bpfcost ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(tool.answers("-V"), short);
+    let long = tool.answers("--version");
+    let rest = long.strip_prefix(short).expect("the same first line");
+    let keys = rest
+        .lines()
+        .map(|line| line.split_once(": ").map(|(key, _)| key));
+    let keys: Vec<_> = keys.flatten().collect();
+    assert_eq!(keys, ["commit", "build", "libbpf"], "{long}");
+    assert!(long.contains("x86_64-linux, dynamic"), "{long}");
+}
+
+#[test]
 fn short_help_fits_on_a_screen_of_40_lines() {
     for command in COMMANDS {
         let text = Tool::new().answers(&format!("{command} -h"));
