@@ -57,6 +57,7 @@ mod docs;
 mod endurance;
 mod finished;
 mod help;
+mod install;
 mod interrupts;
 mod journals;
 mod kernel;
