@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint clean
+.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint dist dist-twice clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -135,6 +135,14 @@ lint: ## Check format, licences, dependencies, scripts and docs, and run clippy
 	else echo "lint: bpfcost-pool not built without std: rustup target add x86_64-unknown-none"; fi
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
+dist: ## Make all that is published, in dist/ (docs/release.md)
+	@scripts/setup.sh dist
+	scripts/dist.sh
+
+dist-twice: ## Make it twice, in two folders, and compare (20 CPU minutes)
+	@scripts/setup.sh dist
+	scripts/dist-twice.sh
+
 clean: ## Remove what was built, measured and reported
 	cargo clean
-	rm -rf out report.html
+	rm -rf out report.html dist

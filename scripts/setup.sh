@@ -9,12 +9,13 @@ PATH=$PATH:/usr/sbin:/sbin
 
 usage() {
     cat <<'END'
-usage: scripts/setup.sh [run|test|lint|all]
+usage: scripts/setup.sh [run|test|lint|dist|all]
 
   run    packages for building and measuring
   test   those of run, and those of the tests (a browser for the report)
   lint   those of run, and formatters and checkers
-  all    everything (the default)
+  dist   those of run, and those that make a release
+  all    those of run, test and lint (the default)
 END
 }
 
@@ -50,7 +51,16 @@ test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C
 lint shellcheck       checks of shell scripts
 lint git              fetches the advisory database for cargo-deny
+dist git              names the commit of a release
+dist binutils         splits the program from its symbols
+dist rpm              packs the .rpm
+dist jq               writes the SBOM and the image
 END
+}
+
+# The rows of a purpose. Releases are made by few, so that `all` leaves out what they take.
+packages_for() {
+    packages | awk -v purpose="$1" '$1 == "run" || $1 == purpose || purpose == "all" && $1 != "dist"'
 }
 
 # The version that deny.toml is written for. A newer one that is already there is left alone.
@@ -96,7 +106,7 @@ check_cargo() {
 # The wanted packages that are not installed, one a line.
 missing_packages() {
     local names installed
-    names=$(packages | awk -v purpose="$1" '$1 == "run" || $1 == purpose || purpose == "all" { print $2 }')
+    names=$(packages_for "$1" | awk '{ print $2 }')
     # Another clang that the user chose takes the place of ours.
     if [ "${CLANG:-clang-19}" != clang-19 ] && command -v "$CLANG" >/dev/null; then
         names=$(grep -vx clang-19 <<<"$names")
@@ -142,10 +152,10 @@ apt() {
 }
 
 install_packages() {
-    local missing=$1 name
+    local missing=$1 purpose=$2 name
     say "to install from Debian's packages:"
     while read -r name; do
-        packages | awk -v name="$name" '$2 == name { sub(/^[^ ]+ +[^ ]+ +/, ""); printf "  %-16s %s\n", name, $0 }' >&2
+        packages_for "$purpose" | awk -v name="$name" '$2 == name { sub(/^[^ ]+ +[^ ]+ +/, ""); printf "  %-16s %s\n", name, $0 }' >&2
     done <<<"$missing"
 
     if [ "$(id -u)" -ne 0 ]; then
@@ -215,7 +225,7 @@ install_benchstat() {
 main() {
     local purpose=${1:-all} missing
     case $purpose in
-    run | test | lint | all) ;;
+    run | test | lint | dist | all) ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
     esac
@@ -225,10 +235,10 @@ main() {
     if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
         die "this is not a Debian-like system: it has no dpkg-query or apt-get" \
             "Install the equivalents of these packages, then build with cargo:" \
-            "$(packages | awk '{ print $2 }' | paste -sd' ')"
+            "$(packages_for "$purpose" | awk '{ print $2 }' | paste -sd' ')"
     fi
     missing=$(missing_packages "$purpose")
-    [ -z "$missing" ] || install_packages "$missing"
+    [ -z "$missing" ] || install_packages "$missing" "$purpose"
     case $purpose in
     test | all) install_benchstat ;;
     esac
