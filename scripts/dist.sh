@@ -39,8 +39,9 @@ identify() {
     VERSION=$(sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
     BPFCOST_COMMIT=$(git rev-parse HEAD) || die "the commit is unknown" "Make releases in a git repository."
     if [ -n "$(git status --porcelain)" ]; then BPFCOST_COMMIT+=-dirty; fi
+    unset SOURCE_DATE_EPOCH
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-    export VERSION BPFCOST_COMMIT SOURCE_DATE_EPOCH BPFCOST_PROFILE=dist
+    export VERSION BPFCOST_COMMIT BPFCOST_PROFILE=dist
 }
 
 # Builds the program and what writes its manual. Folders of this machine are renamed in both.
@@ -114,6 +115,8 @@ main() {
     export new=$target_dir/dist.new work=$target_dir/dist.work TARGET
     say "bpfcost $VERSION of commit $BPFCOST_COMMIT"
     build
+    # Not while it is built: no source has its time, and C libraries would be built again with each commit.
+    export SOURCE_DATE_EPOCH
     rm -rf "$new" "$work"
     mkdir -p "$new" "$work"
     split
