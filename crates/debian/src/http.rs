@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    net::TcpStream,
     sync::Arc,
     time::Duration,
 };
@@ -12,9 +12,16 @@ use rustls::crypto::ring::default_provider;
 use ureq::{
     Agent, Proxy,
     tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
+    unversioned::transport::DefaultConnector,
 };
 
-use super::{Url, fetch::Failure, settings::Settings, url::Scheme};
+use super::{
+    Url,
+    fetch::Failure,
+    lookup::{self, Lookup},
+    settings::Settings,
+    url::Scheme,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: u32 = 5;
@@ -57,19 +64,18 @@ fn by_agent(url: &Url, proxy: Option<&Url>) -> Result<Answer, Failure> {
         .root_certs(RootCerts::Specific(Arc::new(certificates)))
         .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
         .build();
-    let agent: Agent = Agent::config_builder()
+    let config = Agent::config_builder()
         .tls_config(tls)
         .proxy(proxy)
         .user_agent(USER_AGENT)
         .http_status_as_error(false)
         .max_redirects(MAX_REDIRECTS)
-        .timeout_resolve(Some(TIMEOUT))
         .timeout_connect(Some(TIMEOUT))
         .timeout_send_request(Some(TIMEOUT))
         .timeout_recv_response(Some(TIMEOUT))
         .timeout_per_read(Some(TIMEOUT))
-        .build()
-        .into();
+        .build();
+    let agent = Agent::with_parts(config, DefaultConnector::default(), Lookup);
     let mut request = agent.get(url.address());
     if let Some(value) = url.authorization() {
         request = request.header("Authorization", value);
@@ -159,7 +165,7 @@ fn ask(url: &Url, proxy: &Url) -> io::Result<BufReader<TcpStream>> {
         format!("{}:80", proxy.host)
     };
     let mut last = io::Error::other("it has no address");
-    for address in host.to_socket_addrs()? {
+    for address in lookup::addresses(&host)? {
         match TcpStream::connect_timeout(&address, TIMEOUT) {
             Err(error) => last = error,
             Ok(mut stream) => {

@@ -12,6 +12,7 @@ mod fetch;
 pub mod fuzz;
 mod http;
 mod keys;
+mod lookup;
 mod observer;
 pub mod openpgp;
 mod packages;
