@@ -1,5 +1,5 @@
 //! Threads that start together, each pinned to its CPU, and what they are timed at: [pools of objects](PoolKind),
-//! [cache lines](line), [system calls](call). All loops that bpfcost times in its own process are here or in
+//! [cache lines](mod@line), [system calls](mod@call). All loops that bpfcost times in its own process are here or in
 //! `crates/bpf`, which are compiled for speed.
 #![forbid(unsafe_code)]
 
