@@ -209,8 +209,9 @@ impl Client {
     fn start(&self, url: &Url) -> Receiver<Message> {
         let (sender, receiver) = sync_channel(16);
         let (url, settings) = (url.clone(), self.settings.clone());
+        let refused = sender.clone();
         // It ends when it sees that the receiver is gone.
-        thread::spawn(move || {
+        let fetch = move || {
             let opened = match url.scheme {
                 Scheme::File => open_file(&url),
                 Scheme::Http | Scheme::Https => http::get(&url, &settings),
@@ -220,7 +221,11 @@ impl Client {
                 Err(failure) => Message::Failed(failure),
             };
             let _ = sender.send(end);
-        });
+        };
+        if let Err(error) = thread::Builder::new().spawn(fetch) {
+            let why = format!("this user may not start another thread ({error}; see ulimit -u)");
+            let _ = refused.send(Message::Failed(Failure::Final(why)));
+        }
         receiver
     }
 }

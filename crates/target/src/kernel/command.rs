@@ -82,8 +82,12 @@ impl Step for Program {
             .spawn()
             .map_err(|error| not_started(*self, &error))?;
         let (sender, lines) = channel();
-        read(child.stdout.take(), sender.clone(), true);
-        read(child.stderr.take(), sender, false);
+        let readers = read(child.stdout.take(), sender.clone(), true)
+            .and_then(|()| read(child.stderr.take(), sender, false));
+        if let Err(error) = readers {
+            end(&mut child);
+            return Err(not_started(*self, &error));
+        }
         let (out, err) = match listen(&lines, observer, hear) {
             Ok(heard) => heard,
             Err(interrupted) => {
@@ -183,9 +187,14 @@ pub(super) fn path() -> OsString {
     path
 }
 
-fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<OutputLine>, is_out: bool) {
-    let Some(stream) = stream else { return };
-    thread::spawn(move || {
+/// Starts a thread that sends the lines of a stream; an error where this user may not have another one.
+fn read(
+    stream: Option<impl Read + Send + 'static>,
+    sender: Sender<OutputLine>,
+    is_out: bool,
+) -> io::Result<()> {
+    let Some(stream) = stream else { return Ok(()) };
+    let lines = move || {
         let mut stream = BufReader::new(stream);
         let mut bytes = Vec::new();
         while let Ok(1..) = stream.read_until(b'\n', &mut bytes) {
@@ -195,7 +204,8 @@ fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<OutputLine>, 
             }
             bytes.clear();
         }
-    });
+    };
+    thread::Builder::new().spawn(lines).map(drop)
 }
 
 /// Hears all lines until both streams end.
