@@ -38,7 +38,11 @@ type Failed struct {
 }
 
 func (failed *Failed) Error() string {
-	return fmt.Sprintf("bpfcost ended with exit code %d:\n%s", failed.Code, failed.Message)
+	gate := ""
+	if failed.Code == 1 {
+		gate = ", as a gate failed"
+	}
+	return fmt.Sprintf("bpfcost ended with exit code %d%s:\n%s", failed.Code, gate, failed.Message)
 }
 
 // Run calls bpfcost with the words of its command line, for instance "program", "lb.bpf.o", "--on", "exact:6.12". The

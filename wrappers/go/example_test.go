@@ -33,6 +33,9 @@ func TestCosts(t *testing.T) {
 	}
 	for name, units := range costs {
 		for unit, cost := range units {
+			if cost.Low > cost.Value || cost.Value > cost.High {
+				t.Errorf("%s: the interval of %v %s does not hold its value", name, cost, unit)
+			}
 			if cost.Value <= 0 || cost.Value > 10_000 {
 				t.Errorf("%s: %v %s", name, cost, unit)
 			}

@@ -36,7 +36,8 @@ class Failed(Exception):
     """bpfcost ended with an exit code other than 0."""
 
     def __init__(self, code, message, costs):
-        super().__init__(f"bpfcost ended with exit code {code}:\n{message}")
+        gate = ", as a gate failed" if code == 1 else ""
+        super().__init__(f"bpfcost ended with exit code {code}{gate}:\n{message}")
         #: 1: a gate failed. 2: wrong usage. 3: a case was invalid. 4: the machine lacks something.
         self.code = code
         #: Those of the valid cases, if a gate failed or a case was invalid.

@@ -48,7 +48,7 @@ pub enum Error {
     #[error("cannot start bpfcost: {0}\n  Install it, or set BPFCOST to its path")]
     NotStarted(#[from] io::Error),
     /// An exit code other than 0.
-    #[error("bpfcost ended with exit code {code}:\n{message}")]
+    #[error("bpfcost ended with exit code {code}{}:\n{message}", if *.code == 1 { ", as a gate failed" } else { "" })]
     Failed {
         /// 1: a gate failed. 2: wrong usage. 3: a case was invalid. 4: the machine lacks something.
         code: i32,
@@ -57,7 +57,7 @@ pub enum Error {
         /// Those of the valid cases, if a gate failed or a case was invalid.
         costs: Costs,
     },
-    /// It printed something else.
+    /// Output that is no list of costs.
     #[error("bpfcost printed no costs: {0}")]
     NoCosts(#[from] serde_json::Error),
 }

@@ -11,19 +11,12 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::{
     docs::root,
-    program::compile,
+    program::{SOURCE, compile},
     require,
     tool::{Said, Tool, said},
 };
 
 const BPFCOST: &str = env!("CARGO_BIN_EXE_bpfcost");
-
-const SOURCE: &str = r#"
-#define SEC(name) __attribute__((section(name), used))
-char LICENSE[] SEC("license") = "GPL";
-unsigned long runs;
-SEC("xdp") int counts(void *context) { runs++; return 2; }
-"#;
 
 /// A command line that measures a BPF program; without privileges, one that needs none.
 fn example(tool: &Tool) -> String {
@@ -32,7 +25,7 @@ fn example(tool: &Tool) -> String {
     }
     compile(tool, "x", SOURCE);
     format!(
-        "program {} --quick --seed 7",
+        "program {} --program counts --quick --seed 7",
         tool.path("x.bpf.o").display()
     )
 }
