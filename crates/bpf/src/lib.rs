@@ -9,7 +9,6 @@
 mod agent_programs;
 pub mod attach;
 mod attachments;
-pub mod cgroup;
 mod cpu;
 mod error;
 pub mod feature;
@@ -56,7 +55,7 @@ pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{
     LoadedMap, LoadedProgram, ProgramStats, loaded_maps, loaded_programs, maps_of, pins,
-    program_of, program_stats,
+    program_stats, programs_held,
 };
 pub use space::Space;
 

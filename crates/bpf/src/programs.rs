@@ -142,8 +142,27 @@ fn pinned(path: &Path) -> Option<u32> {
     program_of(&facts)
 }
 
+/// The BPF programs that a process holds by its open files, by its folder in /proc: programs and links say which.
+pub fn programs_held(folder: &Path) -> BTreeSet<u32> {
+    let descriptors = fs::read_dir(folder.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    descriptors
+        .filter(|descriptor| {
+            // Most are files and sockets, and need not be asked: `anon_inode:bpf-prog`, `anon_inode:bpf_link`.
+            let kind = fs::read_link(descriptor.path()).unwrap_or_default();
+            kind.to_str().is_some_and(|kind| kind.contains("bpf"))
+        })
+        .filter_map(|descriptor| {
+            let facts = folder.join("fdinfo").join(descriptor.file_name());
+            program_of(&fs::read_to_string(facts).ok()?)
+        })
+        .collect()
+}
+
 /// The program that a descriptor is of, or of a link to it, by what `/proc/PID/fdinfo/FD` says of it.
-pub fn program_of(fdinfo: &str) -> Option<u32> {
+fn program_of(fdinfo: &str) -> Option<u32> {
     fdinfo
         .lines()
         .find_map(|line| line.strip_prefix("prog_id:"))?

@@ -49,7 +49,7 @@ fn an_outside_program_times_itself() {
     assert!(seen.end_ns > seen.start_ns, "{seen:?}");
     // The last body's result stands: nothing was reset after it.
     let hash = example.variable("hash").expect("a variable");
-    assert_eq!(hash, lookup3(&packet[..16]).into());
+    assert_eq!(hash, u64::from(lookup3(&packet[..16])));
 }
 
 /// Jenkins' lookup3 of 16 bytes from initial value 0, written apart from the BPF one.

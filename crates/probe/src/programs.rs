@@ -10,7 +10,6 @@ use std::{
 use procfs::process::all_processes;
 
 use super::inventory::Inventory;
-use bpfcost_process::bpf_programs;
 
 /// Time for which what is loaded and attached must stay the same to be all of it.
 const STABLE: Duration = Duration::from_millis(300);
@@ -114,6 +113,6 @@ fn held(pids: &[u32]) -> BTreeSet<u32> {
         .map(|pid| Path::new("/proc").join(pid.to_string()));
     let events = pids.iter().flat_map(|pid| bpfcost_bpf::perf_events(*pid));
     let events = events.map(|event| event.program);
-    let files = folders.flat_map(|folder| bpf_programs(&folder));
+    let files = folders.flat_map(|folder| bpfcost_bpf::programs_held(&folder));
     files.chain(events).collect()
 }

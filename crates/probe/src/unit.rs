@@ -3,7 +3,6 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use bpfcost_bpf::cgroup;
 
 use super::{
     Probe, WindowCounts,
@@ -11,7 +10,7 @@ use super::{
 };
 use bpfcost_model::Fault;
 use bpfcost_process::{
-    ChildFailed, RunContext, process_tree,
+    ChildFailed, RunContext, cgroup, process_tree,
     restore::{RestoreGuard, SavedState, systemctl},
     wait_for,
 };

@@ -117,7 +117,7 @@ mod tests {
 
     use rustix::{
         process::{Pid, Signal, kill_process},
-        thread::{CpuSet, sched_setaffinity},
+        thread::{CpuSet, sched_getaffinity, sched_setaffinity},
     };
 
     use super::*;
@@ -207,8 +207,10 @@ mod tests {
     #[test]
     fn processes_that_share_a_cpu_wait_for_it() {
         // One CPU, and three that want all of it.
-        let (mut one, first) = (CpuSet::new(), bpfcost_bpf::allowed_cpus()[0]);
-        one.set(first as usize);
+        let allowed = sched_getaffinity(None).expect("CPUs");
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+        let mut one = CpuSet::new();
+        one.set(first.expect("a CPU"));
         let busy = [(); 3].map(|()| Running::start("while :; do :; done"));
         for running in &busy {
             let pid = Some(Pid::from_child(&running.0));

@@ -8,10 +8,9 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::cgroup;
 use procfs::process::Process;
 
-use super::process_tree;
+use crate::{cgroup, process_tree};
 
 /// Processes that start or end meanwhile look like strangers; then it is looked again.
 const ATTEMPTS: u32 = 10;

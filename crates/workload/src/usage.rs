@@ -11,11 +11,10 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use anyhow::Result;
-use bpfcost_bpf::cgroup;
 use procfs::{CurrentSI as _, KernelStats};
 
 use super::{Server, busy};
-use bpfcost_process::{group_of, process_tree, threads};
+use bpfcost_process::{cgroup, group_of, process_tree, threads};
 
 /// Reads CPU times.
 #[derive(Clone, Debug, Default)]

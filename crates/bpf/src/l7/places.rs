@@ -36,7 +36,7 @@ pub(super) fn in_process(functions: &[(Function, u64)]) -> Vec<Place<'_>> {
             cookie: *cookie,
         };
         places.push(place(TLS_ENTER, At::Entry));
-        if *cookie != shared::l7_kind::L7_CLOSE.into() {
+        if *cookie != u64::from(shared::l7_kind::L7_CLOSE) {
             places.push(place(TLS_RETURN, At::Return));
         }
     }

@@ -7,10 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfcost_bpf::pins;
+use bpfcost_bpf::{pins, programs_held};
 use serde::{Deserialize, Serialize};
-
-use bpfcost_process::bpf_programs;
 
 /// Those who hold a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,7 +74,7 @@ fn processes(proc: &Path) -> BTreeMap<u32, BTreeSet<Holder>> {
         else {
             continue;
         };
-        let programs = bpf_programs(&folder);
+        let programs = programs_held(&folder);
         if programs.is_empty() {
             continue;
         }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::cgroup::LockedCgroup;
+use bpfcost_process::cgroup::{self, LockedCgroup};
 use bpfcost_workload::UsageReader;
 use serde_json::Value;
 
@@ -127,7 +127,7 @@ fn children_of_a_watched_service_are_counted_by_its_group() {
     let pids = [service.0.id()];
     let accounts = UsageReader::watching(&pids, None);
     let (children, told) = served(folder.path(), &accounts, &pids);
-    bpfcost_bpf::cgroup::kill(group.path());
+    cgroup::kill(group.path());
     assert!(children > 0.0 && told >= children, "{told} of {children}");
 }
 

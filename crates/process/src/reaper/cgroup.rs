@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::cgroup;
+use crate::cgroup;
 
 /// A control group, removed with all in it when dropped.
 #[derive(Debug)]

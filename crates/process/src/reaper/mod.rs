@@ -18,11 +18,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::cgroup as groups;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::wait_until;
+use crate::{cgroup as groups, wait_until};
 
 mod cgroup;
 mod scratch;

@@ -9,10 +9,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use bpfcost_process::cgroup::LockedCgroup;
 use rustix::fs::{FsWord, statfs};
 
 use crate::{
-    cgroup::LockedCgroup,
     error::{Result, failed},
     mount::{self, MountedFs},
 };

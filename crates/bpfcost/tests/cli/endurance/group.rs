@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use bpfcost_bpf::cgroup::{LockedCgroup, all_pids};
+use bpfcost_process::cgroup::{LockedCgroup, all_pids};
 use bpfcost_process::wait_until;
 
 use super::{POLL_INTERVAL, TIMEOUT};
