@@ -1,7 +1,8 @@
-//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/` for the kernel.
+//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/` for the kernel. A
+//! package has none of these sources: `scripts/package.sh` put into its `objects/` what this made of them.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -30,11 +31,28 @@ const FLAGS: &[&str] = &[
 ];
 
 fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    if Path::new("blob").exists() {
+        compile_sources(&out);
+    } else {
+        copy_objects(&out);
+    }
+}
+
+fn copy_objects(out: &Path) {
+    println!("cargo:rerun-if-changed=objects");
+    for name in ["helpers.o", "sharers.o", "starts.o"] {
+        if let Err(error) = fs::copy(Path::new("objects").join(name), out.join(name)) {
+            panic!("objects/{name}: {error}; scripts/package.sh makes packages that have it");
+        }
+    }
+}
+
+fn compile_sources(out: &Path) {
     println!("cargo:rerun-if-changed=blob");
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = clang();
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let status = Command::new(&clang)
         .args(FLAGS)
         .args(["-c", "blob/helpers.c", "-o"])

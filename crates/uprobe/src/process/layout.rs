@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn helpers_have_the_same_numbers() {
-        let header = include_str!("../../blob/types.h");
+        let header = std::fs::read_to_string("blob/types.h").expect("a header");
         let number = |name: &str| {
             let mut lines = header.lines();
             let value = lines.find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "));
