@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint dist dist-twice clean
+.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint dist dist-twice package clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -142,6 +142,10 @@ dist: ## Make all that is published, in dist/ (docs/release.md)
 dist-twice: ## Make it twice, in two folders, and compare (20 CPU minutes)
 	@scripts/setup.sh dist
 	scripts/dist-twice.sh
+
+package: ## Package the crates that make sense alone, and build the packages without clang (docs/release.md)
+	@scripts/setup.sh dist
+	scripts/package.sh
 
 clean: ## Remove what was built, measured and reported
 	cargo clean

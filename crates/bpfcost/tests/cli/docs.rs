@@ -117,7 +117,7 @@ fn links(page: &Path, text: &str) -> Vec<(PathBuf, Option<String>)> {
 }
 
 /// The path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
