@@ -1,0 +1,39 @@
+//! Reasons why a stimulus is not available.
+
+use std::io;
+
+/// Reason why a stimulus cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A step of the preparation failed.
+    #[error("cannot {step}: {source}")]
+    Step {
+        /// The step, as a verb and its object.
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The preparation succeeded, but not the operation that follows it.
+    #[error("the first operation failed: {0}")]
+    Operation(#[source] io::Error),
+    /// The context lacks a command.
+    #[error("there is no command to run: set `Context::exec`")]
+    NoCommand,
+}
+
+/// Result of a preparation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Names the step that failed.
+pub(crate) trait Step<T> {
+    fn step(self, step: &'static str) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
+    fn step(self, step: &'static str) -> Result<T> {
+        self.map_err(|error| Error::Step {
+            step,
+            source: error.into(),
+        })
+    }
+}

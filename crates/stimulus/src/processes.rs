@@ -1,0 +1,122 @@
+//! Processes and threads: started, ended, waited for.
+
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, getgid, getpid, pidfd_open},
+    time::Timespec,
+};
+
+use crate::{
+    error::{Error, Result},
+    stimulus::{Context, Prepared, Stimulus, expect_error},
+};
+
+/// A child process that runs longer is killed.
+const TIMEOUT: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
+
+pub(crate) const STIMULI: &[Stimulus] = &[
+    Stimulus::new(
+        "fork",
+        "socketpair, clone, close, recvfrom, wait4, close; the child: setgid, execve (no such file), write, exit_group",
+        fork,
+    )
+    .waiting(),
+    Stimulus::new(
+        "vfork",
+        "mmap, clone3 (CLONE_VFORK), wait4, munmap; the child: rt_sigaction of each signal, execve (no such file), exit_group",
+        vfork,
+    )
+    .waiting(),
+    Stimulus::new(
+        "exec",
+        "openat ×3 (/dev/null), mmap, clone3 (CLONE_VFORK), munmap, close ×3, pidfd_open, ppoll, close, wait4; the child: rt_sigaction of each signal, dup2 ×3, execve of the command, exit_group",
+        exec,
+    )
+    .waiting(),
+    Stimulus::new(
+        "thread",
+        "clone3, futex; the thread: sigaltstack, mmap, mprotect, munmap, madvise, exit",
+        start_thread,
+    )
+    .waiting(),
+    Stimulus::new("pidfd", "getpid, pidfd_open of this process, close", process_file),
+];
+
+fn fork(context: &Context) -> Result<Prepared> {
+    let mut command = missing(context)?;
+    // Setting the group that it has makes the standard library fork.
+    command.gid(getgid().as_raw());
+    Ok(Prepared::new(move || fail(&mut command)))
+}
+
+fn vfork(context: &Context) -> Result<Prepared> {
+    let mut command = missing(context)?;
+    Ok(Prepared::new(move || fail(&mut command)))
+}
+
+/// A program that does not exist, so that the child ends after a failed execve.
+fn missing(context: &Context) -> Result<Command> {
+    Ok(Command::new(context.folder.join("no-such-program")))
+}
+
+fn fail(command: &mut Command) -> io::Result<()> {
+    match command.spawn() {
+        // The standard library has waited for the child.
+        Err(error) => expect_error(Err::<(), _>(error), rustix::io::Errno::NOENT),
+        Ok(child) => finish(child).map(drop),
+    }
+}
+
+fn exec(context: &Context) -> Result<Prepared> {
+    let (program, arguments) = context.exec.split_first().ok_or(Error::NoCommand)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(Prepared::new(move || {
+        let status = finish(command.spawn()?)?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("the command ended with {status}")))
+        }
+    }))
+}
+
+/// Waits for a child, and kills it if it does not end in time.
+fn finish(mut child: Child) -> io::Result<ExitStatus> {
+    let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+        .and_then(|process| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&TIMEOUT)));
+    if !matches!(ended, Ok(1)) {
+        child.kill()?;
+    }
+    child.wait()
+}
+
+fn start_thread(_: &Context) -> Result<Prepared> {
+    Ok(Prepared::new(|| {
+        thread::Builder::new()
+            .spawn(|| ())?
+            .join()
+            .map_err(|_| io::Error::other("the thread panicked"))
+    }))
+}
+
+fn process_file(_: &Context) -> Result<Prepared> {
+    Ok(Prepared::new(|| {
+        pidfd_open(getpid(), PidfdFlags::empty())?;
+        Ok(())
+    }))
+}

@@ -1,0 +1,35 @@
+//! Names of the menu.
+
+use std::collections::BTreeSet;
+
+use bpfcost_stimulus::{Context, Error, all, find};
+
+#[test]
+fn names_are_unique_and_in_kebab_case() {
+    let names: BTreeSet<_> = all().map(|stimulus| stimulus.name).collect();
+    assert_eq!(names.len(), all().count());
+    for stimulus in all() {
+        let kebab = |c: char| c == '-' || c.is_ascii_lowercase() || c.is_ascii_digit();
+        assert!(stimulus.name.chars().all(kebab), "{}", stimulus.name);
+        assert!(!stimulus.about.contains('\n'), "{}", stimulus.name);
+        assert_eq!(
+            find(stimulus.name).map(|found| found.name),
+            Some(stimulus.name)
+        );
+    }
+}
+
+#[test]
+fn an_unknown_name_finds_nothing() {
+    assert!(find("opens").is_none());
+    assert!(find("").is_none());
+}
+
+#[test]
+fn exec_needs_a_command() {
+    let exec = find("exec").expect("a stimulus");
+    let error = exec
+        .prepare(&Context::new(std::env::temp_dir()))
+        .unwrap_err();
+    assert!(matches!(error, Error::NoCommand), "{error}");
+}
