@@ -28,7 +28,11 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         symbolic_link,
     ),
     Stimulus::new("mkdir", "mkdir, rmdir, mkdirat, unlinkat", make_folder),
-    Stimulus::new("mknod", "mknodat (a FIFO), unlinkat", make_fifo),
+    Stimulus::new(
+        "mknod",
+        "mknodat (a FIFO), unlinkat, mknodat (a file), unlinkat",
+        make_nodes,
+    ),
     Stimulus::new(
         "readdir",
         "openat, getdents64 ×2, close: a folder of 4 files",
@@ -104,13 +108,15 @@ fn make_folder(context: &Context) -> Result<Prepared> {
     }))
 }
 
-fn make_fifo(context: &Context) -> Result<Prepared> {
+fn make_nodes(context: &Context) -> Result<Prepared> {
     let folder = context.temporary_folder()?;
-    let path = folder.path().join("fifo");
+    let path = folder.path().join("node");
     Ok(Prepared::new(move || {
         let _keep = &folder;
-        mknodat(CWD, &path, FileType::Fifo, MODE, 0)?;
-        unlinkat(CWD, &path, AtFlags::empty())?;
+        for kind in [FileType::Fifo, FileType::RegularFile] {
+            mknodat(CWD, &path, kind, MODE, 0)?;
+            unlinkat(CWD, &path, AtFlags::empty())?;
+        }
         Ok(())
     }))
 }

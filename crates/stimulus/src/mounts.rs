@@ -1,10 +1,11 @@
-//! Mounts, in a helper thread that has a mount namespace of its own.
+//! Mounts, in a helper thread that has a mount namespace of its own; and a file system that is mounted nowhere.
 
-use std::{ffi::CStr, path::Path};
+use std::{ffi::CStr, os::fd::OwnedFd, path::Path};
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
-    fs::CWD,
+    fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat},
+    io::{pread, write},
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
         MoveMountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind,
@@ -15,7 +16,7 @@ use rustix::{
 use crate::{
     error::{Result, Step},
     helper::Helper,
-    stimulus::{Context, Prepared, Stimulus},
+    stimulus::{Context, Prepared, Stimulus, expect_bytes},
 };
 
 pub(crate) const STIMULI: &[Stimulus] = &[
@@ -28,10 +29,15 @@ pub(crate) const STIMULI: &[Stimulus] = &[
     Stimulus::new("tmpfs", "in another thread: mount (tmpfs), umount2", tmpfs).waiting(),
     Stimulus::new(
         "fsopen",
-        "in another thread: fsopen (tmpfs), fsconfig, fsmount, move_mount, umount2, close ×2",
+        "in another thread: fsopen (tmpfs), fsconfig, fsmount, close, move_mount, umount2, close",
         open_file_system,
     )
     .waiting(),
+    Stimulus::new(
+        "page-cache",
+        "openat (create), write and pread64 of 4 KiB, close, unlinkat: on a ramfs, which has pages in the page cache",
+        use_page_cache,
+    ),
 ];
 
 /// Runs the operation on a folder, in a thread whose mounts nothing else sees.
@@ -73,17 +79,36 @@ fn tmpfs(context: &Context) -> Result<Prepared> {
 
 fn open_file_system(context: &Context) -> Result<Prepared> {
     apart(context, |folder| {
-        let system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&system)?;
-        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-        let mounted = fsmount(&system, flags, MountAttrFlags::empty())?;
+        let mounted = detached("tmpfs")?;
         let from_file = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&mounted, "", CWD, folder, from_file)?;
         detach_lazily(folder)
     })
 }
 
+/// Mounts a new file system nowhere: it exists while it is open.
+fn detached(kind: &str) -> rustix::io::Result<OwnedFd> {
+    let system = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&system)?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    fsmount(&system, flags, MountAttrFlags::empty())
+}
+
 /// Unmounts a file system that this thread still has open.
 fn detach_lazily(folder: &Path) -> rustix::io::Result<()> {
     unmount(folder, UnmountFlags::DETACH)
+}
+
+fn use_page_cache(_: &Context) -> Result<Prepared> {
+    const PAGE: usize = 4096;
+    let system = detached("ramfs").step("make a ramfs")?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(Prepared::new(move || {
+        let file = openat(&system, "file", flags, Mode::RUSR)?;
+        expect_bytes(write(&file, &[1; PAGE])?, PAGE)?;
+        expect_bytes(pread(&file, &mut [0; PAGE], 0)?, PAGE)?;
+        drop(file);
+        unlinkat(&system, "file", AtFlags::empty())?;
+        Ok(())
+    }))
 }

@@ -26,6 +26,7 @@ const OPTIONAL: &[&str] = &[
     "mount",
     "namespaces",
     "network-link",
+    "page-cache",
     "process-vm",
     "tcp6",
     "tcp-data6",
