@@ -7,10 +7,10 @@ use std::{path::Path, process::Command, rc::Rc};
 
 use anyhow::Result;
 use bpfcost::builtin::program::Programs;
-use bpfcost_bpf::program::{MachineCode, ObjectFile};
+use bpfcost_bpf::program::ObjectFile;
 use bpfcost_model::{Case, Experiment, Fault, Observed, Role, Setup};
 use bpfcost_model::{HotCall, HotSpots};
-use bpfcost_program::{InstructionTracer, OwnPrograms, RunTrace, inputs};
+use bpfcost_program::{Event, InstructionTracer, OwnPrograms, ProgramTrace, Trace, Watch, inputs};
 
 /// Calls a helper in one line.
 const SOURCE: &str = r#"
@@ -31,22 +31,25 @@ struct MadeUp {
 }
 
 impl InstructionTracer for MadeUp {
-    fn trace(
-        &self,
-        code: &MachineCode,
-        run: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<RunTrace>> {
+    fn trace(&self, watch: &Watch, run: &mut dyn FnMut() -> Result<()>) -> Result<Trace> {
         if self.runs_it {
             run()?;
         }
-        let main = &code.functions[0];
-        let longer = |extra: u64| RunTrace {
-            own: [(main.start, 1 + extra)].into(),
+        let main = &watch.programs[0].code.functions[0];
+        let typical = Event {
+            own: [(main.start, 8)].into(),
             called: (main.start..main.end).map(|at| (at, 1)).collect(),
+            ..Event::default()
         };
-        // The first was interrupted, so that the one in the middle is not the first.
-        let extra = [100, 7, 3, 7, 7];
-        Ok(extra.into_iter().take(self.runs).map(longer).collect())
+        let program = ProgramTrace {
+            events: vec![typical.parts(); self.runs],
+            typical,
+            ..ProgramTrace::default()
+        };
+        Ok(Trace {
+            programs: vec![program],
+            window: 0,
+        })
     }
 }
 
@@ -103,7 +106,7 @@ fn what_a_tracer_sees_becomes_lines_and_calls() {
     let facts = observed.facts.expect("what it does");
     assert_eq!(facts["code"], 2, "what runs do is still there");
     let spots: HotSpots = serde_json::from_value(facts["hot_spots"].clone()).expect("hot spots");
-    // The run in the middle of 3: 8 at the entry, and one call at each address.
+    // 8 at the entry, and one call at each address.
     let of_calls: u64 = spots.calls.iter().map(|call| call.instructions).sum();
     assert_eq!(spots.instructions, 8 + of_calls);
     let own: u64 = spots.lines.iter().map(|line| line.own).sum();
@@ -114,7 +117,7 @@ fn what_a_tracer_sees_becomes_lines_and_calls() {
         .map(|HotCall { name, .. }| &**name)
         .collect();
     assert!(
-        names.contains(&"ktime_get_ns") && names.contains(&"interrupts"),
+        names.contains(&"ktime_get_ns") && names.contains(&"unknown"),
         "{names:?}"
     );
     let asking = spots.lines.iter().find(|line| line.text.contains("now()"));

@@ -159,6 +159,7 @@ mod tests {
             arch: Arch::X86_64,
             cpus: 1,
             exact,
+            traced: false,
             host_files: false,
             forward: None,
             acceleration: Acceleration::Emulated,

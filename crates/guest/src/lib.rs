@@ -25,6 +25,7 @@ mod qemu;
 mod snapshot;
 mod spec;
 mod tools;
+mod tracer;
 mod vm;
 
 pub use acceleration::{Acceleration, KvmSupport};
@@ -40,4 +41,5 @@ pub use monitor::Monitor;
 pub use program::IN_GUEST;
 pub use spec::{GuestSpec, Kernel, PortForward};
 pub use tools::Tools;
+pub use tracer::{PIPE, Traced, TracerSwitch, end_recording, read_traced};
 pub use vm::Vm;

@@ -39,6 +39,8 @@ pub struct GuestSpec {
     pub cpus: u32,
     /// True if its clock counts instructions: one is one nanosecond.
     pub exact: bool,
+    /// True if its instructions can be recorded, if QEMU takes plugins.
+    pub traced: bool,
     /// True if it has this machine's files, read-only, as its root; else it has this program and nothing else.
     pub host_files: bool,
     /// The network; `None` for none.

@@ -15,6 +15,7 @@ use super::{
     initramfs,
     qemu::Qemu,
     snapshot::Snapshot,
+    tracer,
 };
 
 /// A guest that was started. Dropping it kills it.
@@ -45,8 +46,14 @@ impl Vm {
             now.unwrap_or_default().as_secs().to_string(),
         )
         .map_err(GuestError::io("writing to the guest's folder"))?;
-        let composed = spec.compose(tools, folder);
+        let mut composed = spec.compose(tools, folder);
         let snapshot = Snapshot::for_guest(spec, &composed, folder);
+        if spec.traced {
+            // A guest goes on from a state saved without it.
+            let installed = tracer::install(tools, folder)
+                .map_err(GuestError::io("putting the tracer into the guest's folder"))?;
+            composed.args.extend(installed.into_iter().flatten());
+        }
         let resumed = snapshot
             .as_ref()
             .and_then(|kept| Qemu::resume(kept, &composed.args, folder, interrupt));

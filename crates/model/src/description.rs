@@ -38,6 +38,8 @@ pub struct Description {
     /// True if it starts programs of the machine or reads its files. A guest has the files of the host then, which takes
     /// it longer to boot.
     pub host_files: bool,
+    /// True if it has the instructions recorded that an emulated target executes.
+    pub traces: bool,
     /// True if it measures contention between CPUs. Then it runs on all CPUs that it may use unless some are named, and
     /// on no target that has only one.
     pub every_cpu: bool,
@@ -70,6 +72,7 @@ impl Description {
             privileged: true,
             observes_others: false,
             host_files: false,
+            traces: false,
             every_cpu: false,
             counts: true,
             contends: false,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bpfcost_bpf::program::{SourceLine, Traceable};
 use bpfcost_model::{HotCall, HotLine, HotSpots};
 
-use super::RunTrace;
+use super::span::Event;
 
-/// What a call is named by that no instruction makes: whatever interrupted the program.
-const NO_CALL: &str = "interrupts";
+/// The name of a call of which the kernel does not tell the name.
+const UNKNOWN: &str = "unknown";
 
 /// The hot spots of a traced run of this program.
-pub fn hot_spots(run: &RunTrace, program: &Traceable) -> HotSpots {
+pub fn hot_spots(run: &Event, program: &Traceable) -> HotSpots {
     let mut lines: BTreeMap<SourceLine, (u64, u64)> = BTreeMap::new();
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
     let line = |address| {
@@ -25,7 +25,7 @@ pub fn hot_spots(run: &RunTrace, program: &Traceable) -> HotSpots {
         lines.entry(line(address)).or_default().1 += count;
         let name = program.place(address).and_then(|place| place.call);
         *calls
-            .entry(name.unwrap_or_else(|| NO_CALL.to_owned()))
+            .entry(name.unwrap_or_else(|| UNKNOWN.to_owned()))
             .or_default() += count;
     }
     let hot = |(SourceLine { file, line, text }, (own, called))| HotLine {
@@ -41,7 +41,7 @@ pub fn hot_spots(run: &RunTrace, program: &Traceable) -> HotSpots {
     let mut calls: Vec<HotCall> = calls.into_iter().map(hot).collect();
     calls.sort_by_key(|call| std::cmp::Reverse(call.instructions));
     HotSpots {
-        instructions: run.instructions(),
+        instructions: run.parts().total(),
         lines,
         calls,
     }

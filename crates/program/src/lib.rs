@@ -11,6 +11,7 @@ mod map_setting;
 mod packet;
 mod pcap;
 mod slot;
+mod span;
 mod trace;
 
 pub use behaviour::behaviour;
@@ -23,4 +24,8 @@ pub use map_setting::maps;
 pub use packet::inputs;
 pub use pcap::packets as pcap_packets;
 pub use slot::slots;
-pub use trace::{InstructionTracer, RunTrace, TraceReader};
+pub use span::{
+    Event, EventParts, Flow, Instruction, KernelPlaces, ProgramTrace, Span, Trace, TraceReader,
+    Watch, WatchedProgram,
+};
+pub use trace::InstructionTracer;

@@ -19,7 +19,7 @@ use libbpf_rs::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    code::{EXIT, helper, is_kernel_function},
+    code::{helper, is_kernel_function},
     native::{NativeProgram, records, taken_once},
     raw::{self, RawProgram},
 };
@@ -48,8 +48,6 @@ pub struct MachineFunction {
     pub start: u64,
     /// The address behind it.
     pub end: u64,
-    /// The first and last addresses of what returns from it.
-    pub exits: Vec<(u64, u64)>,
 }
 
 impl MachineCode {
@@ -57,20 +55,6 @@ impl MachineCode {
     pub fn function(&self, address: u64) -> Option<&MachineFunction> {
         let mut functions = self.functions.iter();
         functions.find(|one| (one.start..one.end).contains(&address))
-    }
-
-    /// Returns true if an address is in an exit of the program itself.
-    pub fn is_end(&self, address: u64) -> bool {
-        let main = self.functions.first();
-        main.is_some_and(|main| main.is_exit(address))
-    }
-}
-
-impl MachineFunction {
-    /// Returns true if an address is in one of its exits.
-    pub fn is_exit(&self, address: u64) -> bool {
-        let mut exits = self.exits.iter();
-        exits.any(|(first, last)| (first..=last).contains(&&address))
     }
 }
 
@@ -129,25 +113,9 @@ impl Traceable {
             .copied()
             .zip(places.lines.iter().map(number))
             .collect();
-        let function = |(&start, &length): (&u64, &u32)| {
-            let end = start + u64::from(length);
-            let next = |at: u64| {
-                addresses
-                    .range(at + 1..end)
-                    .next()
-                    .map_or(end, |(&at, _)| at)
-            };
-            let is_exit = |(_, number): &(&u64, &usize)| {
-                instructions
-                    .get(**number)
-                    .is_some_and(|one| one.code == EXIT)
-            };
-            let exits = addresses.range(start..end).filter(is_exit);
-            MachineFunction {
-                start,
-                end,
-                exits: exits.map(|(&at, _)| (at, next(at) - 1)).collect(),
-            }
+        let function = |(&start, &length): (&u64, &u32)| MachineFunction {
+            start,
+            end: start + u64::from(length),
         };
         let functions = places.functions.iter().zip(&places.lengths);
         Ok(Some(Traceable {
@@ -286,7 +254,7 @@ mod tests {
             code,
             ..bpf_insn::default()
         };
-        let lines = numbered(&[of(0x18), of(0), of(0xb7), of(EXIT)]);
+        let lines = numbered(&[of(0x18), of(0), of(0xb7), of(0x95)]);
         let numbers: Vec<_> = lines
             .iter()
             .map(|one| (one.insn_off, one.line_col >> 10))

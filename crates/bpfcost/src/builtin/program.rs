@@ -186,6 +186,7 @@ impl Experiment for Programs {
             most_cpus: Some(1),
             // The program that fills the maps.
             host_files: self.subject.setup.is_some(),
+            traces: self.subject.hot_spots,
             overhead: Overhead {
                 // Each program is verified three times.
                 load_s: 0.1 * self.kinds.len() as f64 + 0.01 * self.works().len() as f64,

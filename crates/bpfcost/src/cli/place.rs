@@ -299,6 +299,7 @@ fn boot(
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
         host_files: experiment.description().host_files || hooks.before.is_some(),
+        traced: experiment.description().traces,
         forward,
         kernel,
         acceleration: Acceleration::Emulated,

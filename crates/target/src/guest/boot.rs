@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::program::MachineCode;
 use rustix::process::Signal;
 use serde::Serialize;
 
@@ -19,7 +18,7 @@ use super::{
     Rescue, Tail, Tools, TraceOrder, TraceReply, recorder::Recorder, trouble,
 };
 use bpfcost_guest::Vm;
-use bpfcost_program::TraceReader;
+use bpfcost_program::{Trace, TraceReader, Watch};
 use bpfcost_record::Journal;
 
 /// CPU time for which a guest that has booted may say nothing. The longest thing that it does without a word is to load
@@ -43,6 +42,7 @@ pub struct Guest {
     booted: bool,
     /// What records its instructions, while that goes on.
     recorder: Option<Recorder>,
+    recordings: u32,
     first_word: GuestLimit,
     boot: GuestLimit,
     silence: GuestLimit,
@@ -78,6 +78,7 @@ impl Guest {
             port: spec.forward.as_ref().map(|forward| forward.port),
             booted: false,
             recorder: None,
+            recordings: 0,
             first_word: GuestLimit::new(FIRST_WORD_TIMEOUT, None).min(boot),
             boot,
             silence: GuestLimit::new(
@@ -130,7 +131,7 @@ impl Guest {
     /// Begins or ends a recording of the guest's instructions.
     pub fn record(&mut self, order: TraceOrder) -> TraceReply {
         let recorded = match order {
-            TraceOrder::Begin(code) => self.begin_recording(code).map(|()| Vec::new()),
+            TraceOrder::Begin(watch) => self.begin_recording(watch).map(|()| Trace::default()),
             TraceOrder::End => match self.recorder.take() {
                 Some(recorder) => recorder.stop(),
                 None => Err(io::Error::other("no recording was begun")),
@@ -139,10 +140,12 @@ impl Guest {
         recorded.map_err(|error| error.to_string())
     }
 
-    fn begin_recording(&mut self, code: MachineCode) -> io::Result<()> {
+    fn begin_recording(&mut self, watch: Watch) -> io::Result<()> {
         let folder = self.channel.folder();
         let monitor = self.vm.monitor()?;
-        self.recorder = Some(Recorder::start(monitor, folder, TraceReader::new(code))?);
+        self.recordings += 1;
+        let reader = TraceReader::new(watch);
+        self.recorder = Some(Recorder::start(monitor, folder, self.recordings, reader)?);
         Ok(())
     }
 

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use bpfcost_bpf::program::MachineCode;
 
 use super::{Message, Requests, TraceReply, message::TraceOrder};
-use bpfcost_program::{InstructionTracer, RunTrace};
+use bpfcost_program::{InstructionTracer, Trace, Watch};
 
 /// How long an answer may take by the guest's clock, which leaps while the guest sleeps: a day of it is minutes here.
 const TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -21,7 +20,7 @@ impl HostTracer {
         HostTracer(requests)
     }
 
-    fn ask(&self, order: TraceOrder) -> Result<Vec<RunTrace>> {
+    fn ask(&self, order: TraceOrder) -> Result<Trace> {
         let message = |number| Message::Trace { number, order };
         let answer: TraceReply = self.0.ask("a trace", message, Duration::ZERO, TIMEOUT)?;
         answer.map_err(|why| {
@@ -33,14 +32,10 @@ impl HostTracer {
 }
 
 impl InstructionTracer for HostTracer {
-    fn trace(
-        &self,
-        code: &MachineCode,
-        run: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<RunTrace>> {
-        self.ask(TraceOrder::Begin(code.clone()))?;
+    fn trace(&self, watch: &Watch, run: &mut dyn FnMut() -> Result<()>) -> Result<Trace> {
+        self.ask(TraceOrder::Begin(watch.clone()))?;
         let ran = run();
-        let runs = self.ask(TraceOrder::End)?;
-        ran.map(|()| runs)
+        let trace = self.ask(TraceOrder::End)?;
+        ran.map(|()| trace)
     }
 }

@@ -1,10 +1,9 @@
 //! The messages between host and guest, each a line of JSON.
 
-use bpfcost_bpf::program::MachineCode;
 use serde::{Deserialize, Serialize};
 
 use bpfcost_measure::{Event, Plan, Warning};
-use bpfcost_program::RunTrace;
+use bpfcost_program::{Trace, Watch};
 use bpfcost_record::{Disturbance, Machine};
 use bpfcost_workload::{LoadResult, outside::LoadOrder};
 
@@ -63,14 +62,14 @@ pub type LoadReply = Result<Option<LoadResult>, String>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceOrder {
-    /// Begin, with the runs of a program that lies there.
-    Begin(MachineCode),
+    /// Begin, with these programs.
+    Begin(Watch),
     /// End.
     End,
 }
 
-/// The runs that were recorded; none yet where a recording begins. Or why there is no recording.
-pub type TraceReply = Result<Vec<RunTrace>, String>;
+/// The events that were recorded; none yet where a recording begins. Or why there is no recording.
+pub type TraceReply = Result<Trace, String>;
 
 /// Why a run in the guest failed, in the guest's own words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

@@ -5,7 +5,7 @@ use bpfcost_bpf::program::{NativeProgram, Traceable};
 
 use super::proof::Expected;
 use bpfcost_model::{Fault, HotSpots, differs, prove};
-use bpfcost_program::{InstructionTracer, RunTrace, hot_spots};
+use bpfcost_program::{InstructionTracer, KernelPlaces, Span, Watch, WatchedProgram, hot_spots};
 
 /// The code of warnings about programs that have none.
 pub(super) const NONE: &str = "no-hot-spots";
@@ -13,7 +13,7 @@ pub(super) const NONE: &str = "no-hot-spots";
 /// The longest run that is traced, in instructions, which are nanoseconds there: a second traces less than a million.
 pub(super) const LONGEST: f64 = 1e7;
 
-/// Runs that are traced, of which the one in the middle counts: an interrupt makes a run longer.
+/// Runs that are traced, of which one with the median counts.
 const TRACED: usize = 3;
 
 /// The hot spots of a program on a packet, of which its runs return and leave what is `expected`. `Err` is why it has
@@ -29,7 +29,15 @@ pub(super) fn spots(
         return Ok(Err("its object has no line numbers: compile it with -g"));
     };
     let mut codes = Vec::new();
-    let mut runs = tracer.trace(program.machine_code(), &mut || -> Result<()> {
+    let watch = Watch {
+        programs: vec![WatchedProgram {
+            code: program.machine_code().clone(),
+            span: Span::Program,
+        }],
+        kernel: KernelPlaces::default(),
+        window: None,
+    };
+    let trace = tracer.trace(&watch, &mut || -> Result<()> {
         for _ in 0..TRACED {
             codes.push(program.run(cpu, packet)?);
         }
@@ -42,7 +50,7 @@ pub(super) fn spots(
         prove(differs("return code", expected.code, code, detail))?;
     }
     let detail = "the recorded instructions are not those of all runs";
-    prove(differs("traced runs", TRACED, runs.len(), detail))?;
-    runs.sort_by_key(RunTrace::instructions);
-    Ok(Ok(hot_spots(&runs[TRACED / 2], &program)))
+    let traced = trace.programs.first().context("a trace of no program")?;
+    prove(differs("traced runs", TRACED, traced.events.len(), detail))?;
+    Ok(Ok(hot_spots(&traced.typical, &program)))
 }

@@ -1,0 +1,111 @@
+//! Events of a program, as a trace has them.
+
+use std::{collections::BTreeMap, ops::AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers of instructions in the parts of an event. Interrupts, and other events within it, are not of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct EventParts {
+    /// Those that lead from the hook to the program and back. They may also be those of other programs at that hook.
+    pub dispatch: u64,
+    /// Those of the program.
+    pub body: u64,
+    /// Those in what the program calls in the kernel.
+    pub helpers: u64,
+}
+
+/// An event of a program, instruction by instruction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Those between the hook and the program, by their addresses.
+    pub dispatch: BTreeMap<u64, u64>,
+    /// Those of the program, by their addresses.
+    pub own: BTreeMap<u64, u64>,
+    /// Those elsewhere in the kernel, by the address in the program from which they were called.
+    pub called: BTreeMap<u64, u64>,
+    /// Those of interrupts and faults, which are not of the event.
+    pub interrupts: u64,
+    /// Those of other programs at this hook, and of other events, which are not of this one.
+    pub others: u64,
+}
+
+/// Events of one program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramTrace {
+    /// Events in their order.
+    pub events: Vec<EventParts>,
+    /// One with the median of instructions, or next to it; an empty one if there was no event.
+    pub typical: Event,
+    /// Runs of the program that no known way led to.
+    pub unexplained: u64,
+    /// Events in which the task slept.
+    pub slept: u64,
+}
+
+/// A trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// For each program.
+    pub programs: Vec<ProgramTrace>,
+    /// Instructions of the kernel in the window, but for those of interrupts.
+    pub window: u64,
+}
+
+impl EventParts {
+    /// All of its instructions.
+    pub fn total(&self) -> u64 {
+        self.dispatch + self.body + self.helpers
+    }
+}
+
+impl AddAssign for EventParts {
+    fn add_assign(&mut self, other: Self) {
+        self.dispatch += other.dispatch;
+        self.body += other.body;
+        self.helpers += other.helpers;
+    }
+}
+
+impl Event {
+    /// Numbers of instructions in its parts.
+    pub fn parts(&self) -> EventParts {
+        EventParts {
+            dispatch: self.dispatch.values().sum(),
+            body: self.own.values().sum(),
+            helpers: self.called.values().sum(),
+        }
+    }
+}
+
+/// Events as they are found: all by their parts, the first instruction by instruction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Events {
+    parts: Vec<EventParts>,
+    first: Vec<Event>,
+}
+
+/// Events that are kept instruction by instruction.
+const KEPT: usize = 256;
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) {
+        self.parts.push(event.parts());
+        if self.first.len() < KEPT {
+            self.first.push(event);
+        }
+    }
+
+    pub(super) fn finish(self, unexplained: u64, slept: u64) -> ProgramTrace {
+        let mut totals: Vec<u64> = self.parts.iter().map(EventParts::total).collect();
+        totals.sort_unstable();
+        let median = totals.get(totals.len() / 2).copied().unwrap_or_default();
+        let off = |event: &Event| event.parts().total().abs_diff(median);
+        ProgramTrace {
+            typical: self.first.into_iter().min_by_key(off).unwrap_or_default(),
+            events: self.parts,
+            unexplained,
+            slept,
+        }
+    }
+}

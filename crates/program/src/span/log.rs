@@ -1,0 +1,161 @@
+//! What was executed since the beginning of a span, and what each instruction is of once its end is known.
+
+use bpfcost_bpf::program::MachineCode;
+
+use super::{event::Event, watch::Span};
+
+/// A frame that the log knows: where in the log it begins, and in which frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) parent: Option<u32>,
+    pub(super) entry: u64,
+    pub(super) site: u64,
+    /// True for an interrupt or exception.
+    pub(super) is_context: bool,
+    pub(super) begin: usize,
+}
+
+/// An executed instruction.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: u64,
+    node: u32,
+    /// True if it is of another event.
+    is_taken: bool,
+}
+
+/// The log. Empty while nothing that is executed can be of an event.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    nodes: Vec<Node>,
+    entries: Vec<Entry>,
+}
+
+/// What an instruction is of, as seen from one run of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Dispatch,
+    Body,
+    /// Called from this address of the program.
+    Helper(u64),
+    Interrupt,
+    Other,
+    /// The function with the hook, which a trampoline calls.
+    Function,
+}
+
+impl Log {
+    pub(super) fn clear(&mut self) {
+        self.nodes.clear();
+        self.entries.clear();
+    }
+
+    /// Adds a frame, and returns its number.
+    pub(super) fn node(
+        &mut self,
+        parent: Option<u32>,
+        entry: u64,
+        site: u64,
+        is_context: bool,
+    ) -> u32 {
+        self.nodes.push(Node {
+            parent,
+            entry,
+            site,
+            is_context,
+            begin: self.entries.len(),
+        });
+        (self.nodes.len() - 1) as u32
+    }
+
+    /// Number of instructions.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an instruction of a frame.
+    pub(super) fn push(&mut self, address: u64, node: u32) {
+        self.entries.push(Entry {
+            address,
+            node,
+            is_taken: false,
+        });
+    }
+
+    /// The event of a run of the program `code`, whose first frame is `run`, in the span that began with `root`; `runs` are
+    /// those of all programs in it.
+    pub(super) fn event(
+        &self,
+        root: u32,
+        run: u32,
+        runs: &[u32],
+        code: &MachineCode,
+        span: &Span,
+    ) -> Event {
+        let begin = self.nodes[root as usize].begin;
+        let mut parts: Vec<Option<Part>> = vec![None; self.nodes.len()];
+        parts[root as usize] = Some(Part::Dispatch);
+        for &one in runs {
+            parts[one as usize] = Some(if one == run { Part::Body } else { Part::Other });
+        }
+        let mut event = Event::default();
+        for entry in &self.entries[begin..] {
+            let part = self.part(entry.node, code, span, &mut parts);
+            match part {
+                Some(Part::Function) | None => {}
+                Some(_) if entry.is_taken => event.others += 1,
+                Some(Part::Dispatch) => *event.dispatch.entry(entry.address).or_default() += 1,
+                Some(Part::Body) => *event.own.entry(entry.address).or_default() += 1,
+                Some(Part::Helper(site)) => *event.called.entry(site).or_default() += 1,
+                Some(Part::Interrupt) => event.interrupts += 1,
+                Some(Part::Other) => event.others += 1,
+            }
+        }
+        event
+    }
+
+    /// The part of the event that a frame is; `None` outside of it. `known` holds those of frames that were asked for.
+    fn part(
+        &self,
+        node: u32,
+        code: &MachineCode,
+        span: &Span,
+        known: &mut [Option<Part>],
+    ) -> Option<Part> {
+        // The frames from here to one that is known, which is no more than the depth of a stack.
+        let mut way = Vec::new();
+        let mut at = node;
+        while known[at as usize].is_none() {
+            way.push(at);
+            at = self.nodes[at as usize].parent?;
+        }
+        while let Some(inner) = way.pop() {
+            let outer = known[at as usize]?;
+            let Node {
+                entry,
+                site,
+                is_context,
+                ..
+            } = self.nodes[inner as usize];
+            known[inner as usize] = Some(match outer {
+                _ if is_context => Part::Interrupt,
+                Part::Interrupt | Part::Function | Part::Other => outer,
+                Part::Dispatch if span.has(entry) && !span.has(site) => Part::Function,
+                Part::Dispatch => Part::Dispatch,
+                Part::Body | Part::Helper(_) if code.function(entry).is_some() => Part::Body,
+                Part::Body => Part::Helper(site),
+                Part::Helper(site) => Part::Helper(site),
+            });
+            at = inner;
+        }
+        known[node as usize]
+    }
+
+    /// From now on, the instructions of a span are not of the events around it.
+    pub(super) fn take(&mut self, root: u32) {
+        let begin = self.nodes[root as usize].begin;
+        for entry in &mut self.entries[begin..] {
+            entry.is_taken = true;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Reads a trace, instruction by instruction.
+
+use super::{
+    Instruction, Trace,
+    event::Events,
+    log::Log,
+    stack::{Change, Frame, ShadowStack, UNMARKED},
+    watch::{Span, Watch},
+};
+
+/// Instructions after which a span counts as endless.
+const MOST_INSTRUCTIONS: usize = 1 << 23;
+
+/// Reads a trace.
+#[derive(Debug, Default)]
+pub struct TraceReader {
+    watch: Watch,
+    stack: ShadowStack,
+    log: Log,
+    /// Spans in which a program has begun, the innermost last.
+    open: Vec<OpenSpan>,
+    events: Vec<Events>,
+    unexplained: Vec<u64>,
+    slept: Vec<u64>,
+    in_window: bool,
+    window: u64,
+}
+
+/// A span under way, with the first frames of its programs.
+#[derive(Debug)]
+struct OpenSpan {
+    context: usize,
+    frame: usize,
+    root: u32,
+    runs: Vec<(usize, u32)>,
+}
+
+impl TraceReader {
+    /// Of these programs.
+    pub fn new(watch: Watch) -> Self {
+        let programs = watch.programs.len();
+        TraceReader {
+            in_window: watch.window.is_none(),
+            watch,
+            events: vec![Events::default(); programs],
+            unexplained: vec![0; programs],
+            slept: vec![0; programs],
+            ..TraceReader::default()
+        }
+    }
+
+    /// The next instruction.
+    pub fn executed(&mut self, one: Instruction) {
+        if one.is_user() {
+            self.end_visit();
+            return;
+        }
+        let at = one.address;
+        while let Some(change) = self.stack.step(at, &self.watch.kernel) {
+            match change {
+                Change::Entered => self.entered(),
+                Change::Jumped { from } => self.jumped(from, at),
+                Change::Left { context, frame } => self.leave(context, frame),
+                Change::Lost => self.end_visit(),
+            }
+        }
+        if self.watch.kernel.switch == Some(at) {
+            for span in std::mem::take(&mut self.open) {
+                for (program, _) in span.runs {
+                    self.slept[program] += 1;
+                }
+            }
+            self.forget();
+            return;
+        }
+        self.mark_window(at);
+        if self.in_window && !self.in_interrupt() {
+            self.window += 1;
+        }
+        if let Some(program) = self.program_at(at) {
+            self.begun(program, at);
+        }
+        if let Some(&mut Frame { mark, .. }) = self.stack.top()
+            && mark != UNMARKED
+        {
+            self.log.push(at, mark);
+            if self.log.len() > MOST_INSTRUCTIONS {
+                self.open.clear();
+                self.forget();
+                return;
+            }
+        }
+        self.stack.executed(one);
+    }
+
+    /// Its result.
+    pub fn finish(mut self) -> Trace {
+        self.end_visit();
+        let events = self.events.into_iter();
+        let lost = self.unexplained.into_iter().zip(self.slept);
+        Trace {
+            programs: events
+                .zip(lost)
+                .map(|(events, (unexplained, slept))| events.finish(unexplained, slept))
+                .collect(),
+            window: self.window,
+        }
+    }
+
+    fn program_at(&self, address: u64) -> Option<usize> {
+        let mut programs = self.watch.programs.iter();
+        programs.position(|one| {
+            one.code
+                .functions
+                .first()
+                .is_some_and(|main| main.start == address)
+        })
+    }
+
+    fn mark_window(&mut self, address: u64) {
+        match self.watch.window {
+            Some((begin, _)) if begin == address => self.in_window = true,
+            Some((_, end)) if end == address => self.in_window = false,
+            _ => {}
+        }
+    }
+
+    fn in_interrupt(&self) -> bool {
+        let mut contexts = (0..self.stack.depth()).map(|at| self.stack.frames(at)[0].entry);
+        contexts.any(|entry| self.watch.kernel.is_interrupt(entry))
+    }
+
+    /// A frame was added: it gets a number if what is executed in it may be of an event.
+    fn entered(&mut self) {
+        let depth = self.stack.depth();
+        let frames = self.stack.frames(depth - 1);
+        let is_context = frames.len() == 1;
+        let below = match frames {
+            [.., below, _] => Some(*below),
+            _ if depth > 1 => self.stack.frames(depth - 2).last().copied(),
+            _ => None,
+        };
+        let Some(&frame) = frames.last() else {
+            return;
+        };
+        let parent = below
+            .map(|frame| frame.mark)
+            .filter(|mark| *mark != UNMARKED);
+        if parent.is_some() || self.may_begin(&frame, is_context) {
+            let mark = self
+                .log
+                .node(parent, frame.entry, frame.site, is_context && depth > 1);
+            if let Some(top) = self.stack.top() {
+                top.mark = mark;
+            }
+        }
+    }
+
+    /// True if a span may begin with this frame.
+    fn may_begin(&self, frame: &Frame, is_context: bool) -> bool {
+        let begins = |span: &Span| match span {
+            Span::Program => false,
+            Span::Function { .. } => {
+                span.leads_from(frame.site)
+                    || (is_context && self.watch.kernel.breakpoint == Some(frame.entry))
+            }
+            Span::Return => self.watch.kernel.returns.contains(&frame.entry),
+            Span::Call(functions) => functions.contains(&frame.entry),
+            Span::Visit => is_context && self.stack.depth() == 1,
+        };
+        self.watch.programs.iter().any(|one| {
+            begins(&one.span)
+                || one
+                    .code
+                    .functions
+                    .first()
+                    .is_some_and(|main| main.start == frame.entry)
+        })
+    }
+
+    /// A jump is taken as a call where it leads from a function to its hook, or to a program.
+    fn jumped(&mut self, from: u64, to: u64) {
+        let to_hook = |span: &Span| span.leads_from(from) && !span.has(to);
+        let mut programs = self.watch.programs.iter();
+        if programs.any(|one| to_hook(&one.span)) || self.program_at(to).is_some() {
+            self.stack.enter(to, from);
+            self.entered();
+            return;
+        }
+        let back = |frame: &Frame, span: &Span| {
+            frame.is_jump && span.leads_from(frame.site) && span.has(to)
+        };
+        let depth = self.stack.depth();
+        let frames = self.stack.frames(depth - 1);
+        if let Some(top) = frames.last()
+            && self.watch.programs.iter().any(|one| back(top, &one.span))
+        {
+            self.leave(depth - 1, frames.len() - 1);
+        }
+    }
+
+    /// A program begins.
+    fn begun(&mut self, program: usize, at: u64) {
+        let is_first = self.stack.top().is_some_and(|top| top.entry == at);
+        if !is_first || !self.in_window {
+            return;
+        }
+        let context = self.stack.depth() - 1;
+        let frames = self.stack.frames(context);
+        let run = frames.last().map_or(UNMARKED, |top| top.mark);
+        let Some(frame) = self.root(program, frames) else {
+            self.unexplained[program] += 1;
+            return;
+        };
+        let root = frames[frame].mark;
+        if let Some(span) = self.open.iter_mut().find(|one| one.root == root) {
+            span.runs.push((program, run));
+            return;
+        }
+        self.open.push(OpenSpan {
+            context,
+            frame,
+            root,
+            runs: vec![(program, run)],
+        });
+    }
+
+    /// The frame with which the span of a program that has just begun did begin.
+    fn root(&self, program: usize, frames: &[Frame]) -> Option<usize> {
+        let span = &self.watch.programs[program].span;
+        let kernel = &self.watch.kernel;
+        let last = |wanted: &dyn Fn(&Frame) -> bool| frames.iter().rposition(wanted);
+        match span {
+            Span::Program => frames.len().checked_sub(1),
+            Span::Function { .. } => last(&|frame| span.leads_from(frame.site)).or_else(|| {
+                let base = frames.first()?;
+                (kernel.breakpoint == Some(base.entry)).then_some(0)
+            }),
+            Span::Return => last(&|frame| kernel.returns.contains(&frame.entry)),
+            Span::Call(functions) => {
+                let is_one = |frame: &Frame| functions.contains(&frame.entry);
+                let mut at = last(&is_one)?;
+                while at > 0 && is_one(&frames[at - 1]) {
+                    at -= 1;
+                }
+                Some(at)
+            }
+            Span::Visit => (self.stack.depth() == 1).then_some(0),
+        }
+    }
+
+    /// Ends frames, and the spans that began with them.
+    fn leave(&mut self, context: usize, frame: usize) {
+        self.end_spans(context, frame);
+        self.stack.leave(context, frame);
+        let marked = |at| {
+            self.stack
+                .frames(at)
+                .iter()
+                .any(|frame| frame.mark != UNMARKED)
+        };
+        if self.open.is_empty() && !(0..self.stack.depth()).any(marked) {
+            self.log.clear();
+        }
+    }
+
+    fn end_spans(&mut self, context: usize, frame: usize) {
+        let ends = |one: &mut OpenSpan| {
+            one.context > context || (one.context == context && one.frame >= frame)
+        };
+        let mut ended: Vec<OpenSpan> = self.open.extract_if(.., ends).collect();
+        // The inner ones first: what is of them is not of others.
+        ended.sort_by_key(|one| std::cmp::Reverse(one.root));
+        for span in ended {
+            let runs: Vec<u32> = span.runs.iter().map(|(_, run)| *run).collect();
+            for &(program, run) in &span.runs {
+                let watched = &self.watch.programs[program];
+                let event = self
+                    .log
+                    .event(span.root, run, &runs, &watched.code, &watched.span);
+                self.events[program].push(event);
+            }
+            self.log.take(span.root);
+        }
+    }
+
+    /// The kernel went back to user mode, or was lost sight of.
+    fn end_visit(&mut self) {
+        self.end_spans(0, 0);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.open.clear();
+        self.stack.clear();
+        self.log.clear();
+    }
+}

@@ -1,0 +1,434 @@
+//! Traces that are made up, of a kernel with these places.
+
+use bpfcost_bpf::program::{MachineCode, MachineFunction};
+
+use super::{
+    Event, EventParts, Flow, Instruction, KernelPlaces, Span, Trace, TraceReader, Watch,
+    WatchedProgram,
+};
+
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+/// A function with a hook, of 0x40 bytes.
+const HOOKED: u64 = KERNEL + 0x1000;
+const TRAMPOLINE: u64 = KERNEL + 0x2000;
+const HANDLER: u64 = KERNEL + 0x3000;
+const HELPER: u64 = KERNEL + 0x4000;
+const TIMER: u64 = KERNEL + 0x5000;
+const FAULT: u64 = KERNEL + 0x6000;
+const BREAKPOINT: u64 = KERNEL + 0x6100;
+const SWITCH: u64 = KERNEL + 0x7000;
+const RETURNS: u64 = KERNEL + 0x8000;
+const CALLER: u64 = KERNEL + 0x9000;
+const BEGIN: u64 = KERNEL + 0xa000;
+const END: u64 = KERNEL + 0xa100;
+/// The programs, of 0x20 bytes and one more function each.
+const PROGRAMS: [u64; 2] = [0xffff_ffff_c000_0000, 0xffff_ffff_c000_1000];
+
+/// Every instruction has 4 bytes.
+fn one(address: u64, flow: Flow) -> Instruction {
+    Instruction {
+        address,
+        next: address + 4,
+        flow,
+    }
+}
+
+fn plain(address: u64) -> Instruction {
+    one(address, Flow::Next)
+}
+
+fn call(address: u64) -> Instruction {
+    one(address, Flow::Call)
+}
+
+fn returns(address: u64) -> Instruction {
+    one(address, Flow::Return)
+}
+
+fn jump(address: u64) -> Instruction {
+    one(address, Flow::Jump(None))
+}
+
+/// A run of a program: two instructions, a call of a helper with two, and the return.
+fn run(program: usize) -> Vec<Instruction> {
+    let start = PROGRAMS[program];
+    vec![
+        plain(start),
+        call(start + 4),
+        plain(HELPER),
+        returns(HELPER + 4),
+        returns(start + 8),
+    ]
+}
+
+const OF_RUN: EventParts = EventParts {
+    dispatch: 0,
+    body: 3,
+    helpers: 2,
+};
+
+/// `lead`, a run of the program, `end`.
+fn around(lead: &[Instruction], program: usize, end: &[Instruction]) -> Vec<Instruction> {
+    [lead, &run(program), end].concat()
+}
+
+fn function() -> Span {
+    Span::Function {
+        start: HOOKED,
+        end: HOOKED + 0x40,
+    }
+}
+
+fn read(spans: &[Span], window: Option<(u64, u64)>, trace: &[Instruction]) -> Trace {
+    let programs = spans.iter().zip(PROGRAMS).map(|(span, start)| {
+        let function = |start: u64| MachineFunction {
+            start,
+            end: start + 0x20,
+        };
+        WatchedProgram {
+            code: MachineCode {
+                functions: vec![function(start), function(start + 0x100)],
+            },
+            span: span.clone(),
+        }
+    });
+    let watch = Watch {
+        programs: programs.collect(),
+        kernel: KernelPlaces {
+            interrupts: vec![(TIMER, TIMER + 4)],
+            exceptions: vec![FAULT, BREAKPOINT],
+            breakpoint: Some(BREAKPOINT),
+            switch: Some(SWITCH),
+            returns: vec![RETURNS],
+        },
+        window,
+    };
+    let mut reader = TraceReader::new(watch);
+    trace.iter().for_each(|&one| reader.executed(one));
+    reader.finish()
+}
+
+/// The only event of the first program.
+fn event(span: Span, trace: &[Instruction]) -> Event {
+    let traced = read(&[span], None, trace).programs.remove(0);
+    assert_eq!(
+        (traced.events.len(), traced.unexplained, traced.slept),
+        (1, 0, 0)
+    );
+    assert_eq!(traced.typical.parts(), traced.events[0]);
+    traced.typical
+}
+
+fn parts(dispatch: u64) -> EventParts {
+    EventParts { dispatch, ..OF_RUN }
+}
+
+#[test]
+fn a_run_alone() {
+    let trace = around(&[plain(CALLER), call(CALLER + 4)], 0, &[plain(CALLER + 8)]);
+    let event = event(Span::Program, &trace);
+    assert_eq!(event.parts(), OF_RUN);
+    assert_eq!(event.called, [(PROGRAMS[0] + 4, 2)].into());
+    let own = [(PROGRAMS[0], 1), (PROGRAMS[0] + 4, 1), (PROGRAMS[0] + 8, 1)];
+    assert_eq!(event.own, own.into());
+    let cut = &trace[..trace.len() - 2];
+    let unfinished = read(&[Span::Program], None, cut);
+    assert_eq!(
+        unfinished.programs[0].events.len(),
+        1,
+        "the trace ends in it"
+    );
+}
+
+#[test]
+fn a_function_of_the_program_called_by_a_helper_is_of_the_body() {
+    let (start, callback) = (PROGRAMS[0], PROGRAMS[0] + 0x100);
+    let trace = [
+        call(CALLER),
+        call(start),
+        plain(HELPER),
+        call(HELPER + 4),
+        call(callback),
+        returns(HELPER + 0x100),
+        returns(callback + 4),
+        returns(HELPER + 8),
+        returns(start + 4),
+        plain(CALLER + 4),
+    ];
+    let event = event(Span::Program, &trace);
+    assert_eq!(event.own.values().sum::<u64>(), 4);
+    assert_eq!(event.called, [(start, 3), (callback, 1)].into());
+}
+
+/// A kprobe by ftrace, or an fentry: the function calls a trampoline, which calls the program and goes back.
+#[test]
+fn a_hook_at_a_functions_beginning() {
+    let lead = [
+        call(CALLER),
+        call(HOOKED + 4),
+        plain(TRAMPOLINE),
+        call(TRAMPOLINE + 4),
+    ];
+    let end = [
+        returns(TRAMPOLINE + 8),
+        plain(HOOKED + 8),
+        returns(HOOKED + 12),
+    ];
+    let event = event(function(), &around(&lead, 0, &end));
+    assert_eq!(event.parts(), parts(3));
+    assert_eq!(event.dispatch[&TRAMPOLINE], 1);
+}
+
+/// The function jumps to the trampoline, which jumps back.
+#[test]
+fn a_hook_that_is_jumped_to() {
+    let lead = [
+        call(CALLER),
+        jump(HOOKED + 4),
+        plain(TRAMPOLINE),
+        call(TRAMPOLINE + 4),
+    ];
+    let end = [
+        jump(TRAMPOLINE + 8),
+        plain(HOOKED + 8),
+        returns(HOOKED + 12),
+    ];
+    assert_eq!(event(function(), &around(&lead, 0, &end)).parts(), parts(3));
+    // Or it returns to the function's caller.
+    let end = [returns(TRAMPOLINE + 8), plain(CALLER + 4)];
+    assert_eq!(event(function(), &around(&lead, 0, &end)).parts(), parts(3));
+}
+
+/// An fexit: the trampoline calls the function's own code, and returns to the function's caller.
+#[test]
+fn the_function_itself_is_not_of_the_event() {
+    for way in [call(HOOKED + 4), jump(HOOKED + 4)] {
+        let lead = [
+            call(CALLER),
+            way,
+            plain(TRAMPOLINE),
+            call(TRAMPOLINE + 4),
+            plain(HOOKED + 8),
+            call(HOOKED + 12),
+            plain(HANDLER),
+            returns(HANDLER + 4),
+            returns(HOOKED + 16),
+            call(TRAMPOLINE + 8),
+        ];
+        let end = [returns(TRAMPOLINE + 12), plain(CALLER + 4)];
+        assert_eq!(event(function(), &around(&lead, 0, &end)).parts(), parts(4));
+    }
+}
+
+#[test]
+fn a_return_probe() {
+    let lead = [
+        call(CALLER),
+        plain(HOOKED),
+        returns(HOOKED + 4),
+        plain(RETURNS),
+        call(RETURNS + 4),
+    ];
+    let end = [returns(RETURNS + 8), plain(CALLER + 4)];
+    assert_eq!(
+        event(Span::Return, &around(&lead, 0, &end)).parts(),
+        parts(3)
+    );
+}
+
+#[test]
+fn a_breakpoint_is_a_hook_and_not_an_interrupt_of_it() {
+    let lead = [
+        call(CALLER),
+        plain(HOOKED),
+        plain(BREAKPOINT),
+        call(BREAKPOINT + 4),
+    ];
+    let end = [one(BREAKPOINT + 8, Flow::EndOfInterrupt), plain(HOOKED + 4)];
+    assert_eq!(event(function(), &around(&lead, 0, &end)).parts(), parts(3));
+}
+
+/// The innermost call of what begins a tracepoint's dispatch, and what called it if that is such a function too.
+#[test]
+fn a_hook_that_functions_lead_to() {
+    let span = Span::Call(vec![HANDLER, HANDLER + 0x100]);
+    let lead = [
+        call(CALLER),
+        call(HANDLER + 0x100),
+        plain(HANDLER),
+        call(HANDLER + 4),
+        plain(HELPER + 0x100),
+        call(HELPER + 0x104),
+    ];
+    let end = [
+        returns(HELPER + 0x108),
+        returns(HANDLER + 8),
+        returns(HANDLER + 0x104),
+        plain(CALLER + 4),
+    ];
+    assert_eq!(event(span, &around(&lead, 0, &end)).parts(), parts(8));
+}
+
+/// All until user mode, however the program was reached.
+#[test]
+fn a_visit_to_the_kernel() {
+    let user = plain(0x40_1000);
+    let lead = [user, plain(BREAKPOINT), call(BREAKPOINT + 4)];
+    let end = [
+        plain(BREAKPOINT + 8),
+        one(BREAKPOINT + 12, Flow::EndOfInterrupt),
+        user,
+    ];
+    assert_eq!(
+        event(Span::Visit, &around(&lead, 0, &end)).parts(),
+        parts(4)
+    );
+}
+
+/// Between two instructions; behind a call, before the first instruction of what it calls; behind a jump; a fault whose
+/// instruction is executed again, and one that goes on elsewhere.
+#[test]
+fn interrupts_and_faults_are_cut_out() {
+    let timer = [
+        plain(TIMER),
+        call(TIMER + 4),
+        returns(HANDLER),
+        one(TIMER + 8, Flow::EndOfInterrupt),
+    ];
+    let fault = [plain(FAULT), one(FAULT + 4, Flow::EndOfInterrupt)];
+    let start = PROGRAMS[0];
+    let trace = [
+        &[call(CALLER), call(HOOKED + 4)][..],
+        &timer,
+        &[plain(TRAMPOLINE), jump(TRAMPOLINE + 4)],
+        &timer,
+        &[call(TRAMPOLINE + 8)],
+        &[plain(start)],
+        &timer,
+        &[call(start + 4)],
+        &[plain(HELPER)],
+        &fault,
+        &[plain(HELPER), plain(HELPER + 4)],
+        &fault,
+        &[
+            returns(HELPER + 0x80),
+            returns(start + 8),
+            returns(TRAMPOLINE + 12),
+            plain(HOOKED + 8),
+        ],
+    ]
+    .concat();
+    let event = event(function(), &trace);
+    // The first came before the event began.
+    assert_eq!(event.interrupts, 2 * 4 + 2 * 2);
+    let parts = event.parts();
+    // The instruction that a fault interrupted was begun twice.
+    assert_eq!((parts.dispatch, parts.body, parts.helpers), (4, 3, 4));
+}
+
+#[test]
+fn programs_at_one_hook_share_its_dispatch() {
+    let between = [call(TRAMPOLINE + 4)];
+    let lead = [call(CALLER), call(HOOKED + 4), call(TRAMPOLINE)];
+    let end = [returns(TRAMPOLINE + 8), plain(HOOKED + 8)];
+    let trace = [&lead[..], &run(0), &between, &run(1), &end].concat();
+    let trace = read(&[function(), function()], None, &trace);
+    for program in &trace.programs {
+        assert_eq!(program.events, [parts(3)]);
+        assert_eq!(program.typical.others, 5);
+    }
+}
+
+/// A helper of the first program leads to the hook of the second.
+#[test]
+fn an_event_within_another_is_not_of_it() {
+    let inner = around(
+        &[call(HOOKED + 4), call(TRAMPOLINE)],
+        1,
+        &[returns(TRAMPOLINE + 4)],
+    );
+    let start = PROGRAMS[0];
+    let trace = [
+        &[call(CALLER), call(start)][..],
+        &[call(HELPER)],
+        &inner,
+        &[
+            returns(HOOKED + 8),
+            returns(HELPER + 4),
+            returns(start + 4),
+            plain(CALLER + 4),
+        ],
+    ]
+    .concat();
+    let trace = read(&[Span::Program, function()], None, &trace);
+    let [outer, inner] = trace.programs.try_into().expect("two");
+    assert_eq!(inner.events, [parts(2)]);
+    let expected = EventParts {
+        dispatch: 0,
+        body: 2,
+        helpers: 4,
+    };
+    assert_eq!(outer.events, [expected]);
+    assert_eq!(outer.typical.others, 7);
+}
+
+#[test]
+fn where_a_task_sleeps_there_is_no_event() {
+    let lead = [call(CALLER), call(HOOKED + 4), call(TRAMPOLINE)];
+    let asleep = [
+        plain(PROGRAMS[0]),
+        call(PROGRAMS[0] + 4),
+        call(HELPER),
+        plain(SWITCH),
+    ];
+    let trace = read(
+        &[function()],
+        None,
+        &[&lead[..], &asleep, &[plain(CALLER)]].concat(),
+    );
+    let program = &trace.programs[0];
+    assert_eq!((program.events.len(), program.slept), (0, 1));
+}
+
+#[test]
+fn a_program_that_no_known_way_leads_to() {
+    let trace = around(&[call(CALLER)], 0, &[plain(CALLER + 4)]);
+    let program = &read(&[function()], None, &trace).programs[0];
+    assert_eq!((program.events.len(), program.unexplained), (0, 1));
+}
+
+/// By a thunk: a call, whose return address is replaced by where it goes.
+#[test]
+fn a_thunk_leads_to_the_program() {
+    let thunk = KERNEL + 0xb000;
+    let lead = [
+        call(CALLER),
+        call(thunk),
+        plain(thunk + 0x10),
+        returns(thunk + 0x14),
+    ];
+    let event = event(Span::Program, &around(&lead, 0, &[plain(CALLER + 4)]));
+    assert_eq!(event.parts(), OF_RUN);
+}
+
+#[test]
+fn only_events_in_the_window_count() {
+    let event = around(&[call(CALLER)], 0, &[plain(CALLER + 4)]);
+    let mark = |at: u64| [call(CALLER + 8), returns(at)];
+    let behind = [plain(CALLER + 12)];
+    let trace = [
+        &event[..],
+        &mark(BEGIN),
+        &behind,
+        &event,
+        &event,
+        &mark(END),
+        &behind,
+        &event,
+    ]
+    .concat();
+    let trace = read(&[Span::Program], Some((BEGIN, END)), &trace);
+    assert_eq!(trace.programs[0].events.len(), 2);
+    // Two events with what is around them, the rest of the first mark, and the call of the second.
+    assert_eq!(trace.window, 2 * (5 + 2) + 2 + 1);
+}

@@ -1,0 +1,95 @@
+//! What to look for in a trace: programs, the hooks at which they run, and places in the kernel by which a trace is read.
+
+use bpfcost_bpf::program::MachineCode;
+use serde::{Deserialize, Serialize};
+
+/// Bytes from the first of a function in which the instruction lies that leads to its hooks: behind an `endbr64`, and
+/// another one of up to 8 bytes.
+const PROLOGUE: u64 = 16;
+
+/// Programs in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// The programs.
+    pub programs: Vec<WatchedProgram>,
+    /// Places in the kernel.
+    pub kernel: KernelPlaces,
+    /// The functions between whose calls events count; `None` if all do.
+    pub window: Option<(u64, u64)>,
+}
+
+/// A loaded program, and the part of a trace that is an event of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedProgram {
+    /// Its machine code.
+    pub code: MachineCode,
+    /// Its event.
+    pub span: Span,
+}
+
+/// The part of a trace that is an event of a program: from the first instruction of its hook to the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Span {
+    /// The program alone.
+    Program,
+    /// What a function of the kernel, which lies there, calls or jumps to at its beginning; or a breakpoint in it.
+    Function {
+        /// First address.
+        start: u64,
+        /// The address behind it.
+        end: u64,
+    },
+    /// What a function of the kernel returns to instead of to its caller.
+    Return,
+    /// The innermost call of one of these functions, and the calls around it that are of them too.
+    Call(Vec<u64>),
+    /// All that the kernel does before it goes back to user mode.
+    Visit,
+}
+
+/// Places in a kernel by which a trace of it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelPlaces {
+    /// Ranges in which interrupts begin, of devices and timers.
+    pub interrupts: Vec<(u64, u64)>,
+    /// First addresses of the handlers of exceptions.
+    pub exceptions: Vec<u64>,
+    /// That of breakpoints.
+    pub breakpoint: Option<u64>,
+    /// The function that switches to another task.
+    pub switch: Option<u64>,
+    /// What functions with return probes return to.
+    pub returns: Vec<u64>,
+}
+
+impl KernelPlaces {
+    /// True if an interrupt of a device or timer begins there.
+    pub(super) fn is_interrupt(&self, address: u64) -> bool {
+        let mut interrupts = self.interrupts.iter();
+        interrupts.any(|&(start, end)| (start..end).contains(&address))
+    }
+
+    /// True if an interrupt or an exception begins there.
+    pub(super) fn is_entry(&self, address: u64) -> bool {
+        self.exceptions.contains(&address) || self.is_interrupt(address)
+    }
+}
+
+impl Span {
+    /// True if what leads to the hook lies there.
+    pub(super) fn leads_from(&self, address: u64) -> bool {
+        match self {
+            Span::Function { start, .. } => (*start..start + PROLOGUE).contains(&address),
+            _ => false,
+        }
+    }
+
+    /// True if the function with the hook lies there.
+    pub(super) fn has(&self, address: u64) -> bool {
+        match self {
+            Span::Function { start, end } => (*start..*end).contains(&address),
+            _ => false,
+        }
+    }
+}
