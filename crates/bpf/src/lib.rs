@@ -3,7 +3,7 @@
 //! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`timed`] opens any object
 //! whose programs time themselves, by its name; [`lb`] is the
 //! load-balancer datapath, [`ladder`] a set of known costs, [`attach`] every way to attach a program and
-//! the events for it, [`feature`] what the kernel has. What they measure and what is not in
+//! the events for it, [`hook`] people's programs at their own hooks, [`feature`] what the kernel has. What they measure and what is not in
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
 mod agent_programs;
@@ -15,6 +15,7 @@ pub mod feature;
 #[doc(hidden)]
 pub mod fuzz;
 mod globals;
+pub mod hook;
 pub mod idle;
 pub mod l7;
 pub mod ladder;

@@ -174,8 +174,12 @@ impl MethodAttachment {
                 };
                 AttachPoint::Inside(kernel::inside(attach, program, event, tools)?)
             }
-            AttachMethod::KprobeMulti => of_link(kernel::multi(program, event, false))?,
-            AttachMethod::KretprobeMulti => of_link(kernel::multi(program, event, true))?,
+            AttachMethod::KprobeMulti => {
+                of_link(kernel::multi(program, &[event.to_owned()], false, false))?
+            }
+            AttachMethod::KretprobeMulti => {
+                of_link(kernel::multi(program, &[event.to_owned()], true, false))?
+            }
             AttachMethod::TpBtf | AttachMethod::Fentry | AttachMethod::Fexit => {
                 of_link(program.attach_trace())?
             }

@@ -19,7 +19,7 @@ pub struct BufferCounts {
 
 /// The buffers of an object that are its own.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     /// All ring buffers, which are waited for together.
     rings: Option<RingBuffer<'static>>,
     perf: Vec<PerfBuffer<'static>>,
@@ -28,7 +28,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// Opens the buffers of a loaded object; `None` where it has none.
-    pub(super) fn open(object: &Object) -> libbpf_rs::Result<Option<Self>> {
+    pub(crate) fn open(object: &Object) -> libbpf_rs::Result<Option<Self>> {
         let taken = Rc::new(Cell::new(BufferCounts::default()));
         let of_type = |wanted: MapType| -> Vec<Map<'_>> {
             // What is pinned belongs to others too: taking from it would rob them.
@@ -69,7 +69,7 @@ impl Buffers {
     }
 
     /// Takes what is there, and waits for more, for about so long.
-    pub(super) fn wait(&self, timeout: Duration) -> libbpf_rs::Result<()> {
+    pub(crate) fn wait(&self, timeout: Duration) -> libbpf_rs::Result<()> {
         let waits = self.perf.len() + usize::from(self.rings.is_some());
         let share = timeout / u32::try_from(waits).unwrap_or(u32::MAX);
         if let Some(rings) = &self.rings {
@@ -79,7 +79,7 @@ impl Buffers {
     }
 
     /// Takes what is there; all that was taken so far.
-    pub(super) fn take(&self) -> libbpf_rs::Result<BufferCounts> {
+    pub(crate) fn take(&self) -> libbpf_rs::Result<BufferCounts> {
         if let Some(rings) = &self.rings {
             rings.consume()?;
         }

@@ -32,10 +32,15 @@ pub(crate) use attach_method::{MethodAttachment, Toolbox};
 pub use body::Body;
 pub use bpfcost_uprobe::object::{PrintkOff, load_quietly};
 pub use buffers::BufferCounts;
+pub(crate) use buffers::Buffers;
 pub use counter::{Counter, CounterBody, HitCounts};
 pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};
 pub use kernel::others::{attached_at, others};
+pub(crate) use kernel::{
+    explain, has_function, kprobe, multi, perf, symbols, traceable_like, unfit,
+};
 pub use maps::BodyMaps;
+pub(crate) use net::cgroup_root;
 pub use probe::{ProbeCounts, ProbePrograms};
 pub use process_object::{ProcessCounts, ProcessObject};
 pub use shared_calls::{SharedCalls, SharedCallsResult};
@@ -47,6 +52,11 @@ pub use user_object::UserObject;
 pub use user_programs::UserProgram;
 
 use crate::error::{Result, failed};
+
+/// Finds the number by which perf knows a tracepoint, `category:name`.
+pub(crate) fn tracepoint_number(event: &str) -> Result<u64> {
+    kernel::tracepoint_number(Attach::Tracepoint, event)
+}
 
 /// Attaches a program to a tracepoint, `category:name`.
 pub(crate) fn tracepoint(program: &ProgramMut<'_>, event: &str) -> Result<Link> {

@@ -1,29 +1,36 @@
-//! Helpers with effects that a loop of a million runs must not have by accident.
+//! Helpers with effects that a loop of a million runs must not have by accident, and those that not even a few runs may
+//! have.
 
 use std::collections::BTreeSet;
 
+use bpfcost_uprobe::object::reached_code;
 use libbpf_rs::libbpf_sys::{self as sys, bpf_insn};
 
-use super::{code, settings::Settings};
+use super::{code, file::ObjectFile, form, settings::Settings};
+
+const CLONE_REDIRECT: (u32, &str) = (
+    sys::BPF_FUNC_clone_redirect,
+    "bpf_clone_redirect, which sends packets",
+);
+const SEND_SIGNAL: (u32, &str) = (
+    sys::BPF_FUNC_send_signal,
+    "bpf_send_signal, which signals processes",
+);
+const SEND_SIGNAL_THREAD: (u32, &str) = (
+    sys::BPF_FUNC_send_signal_thread,
+    "bpf_send_signal_thread, which signals threads",
+);
+const WRITE_USER: (u32, &str) = (
+    sys::BPF_FUNC_probe_write_user,
+    "bpf_probe_write_user, which writes to processes",
+);
 
 /// Helpers by number, and their effect.
 const EFFECTS: [(u32, &str); 9] = [
-    (
-        sys::BPF_FUNC_clone_redirect,
-        "bpf_clone_redirect, which sends packets",
-    ),
-    (
-        sys::BPF_FUNC_send_signal,
-        "bpf_send_signal, which signals processes",
-    ),
-    (
-        sys::BPF_FUNC_send_signal_thread,
-        "bpf_send_signal_thread, which signals threads",
-    ),
-    (
-        sys::BPF_FUNC_probe_write_user,
-        "bpf_probe_write_user, which writes to processes",
-    ),
+    CLONE_REDIRECT,
+    SEND_SIGNAL,
+    SEND_SIGNAL_THREAD,
+    WRITE_USER,
     (
         sys::BPF_FUNC_trace_printk,
         "bpf_trace_printk, which writes to the kernel's trace",
@@ -43,6 +50,18 @@ const EFFECTS: [(u32, &str); 9] = [
     (
         sys::BPF_FUNC_xdp_output,
         "bpf_xdp_output, which fails without a reader",
+    ),
+];
+
+/// The same of programs at hooks: few events occur, and buffers are read.
+const EFFECTS_AT_HOOKS: [(u32, &str); 5] = [
+    CLONE_REDIRECT,
+    SEND_SIGNAL,
+    SEND_SIGNAL_THREAD,
+    WRITE_USER,
+    (
+        sys::BPF_FUNC_override_return,
+        "bpf_override_return, which answers in a function's stead",
     ),
 ];
 
@@ -90,10 +109,36 @@ pub(super) fn writes_lines(instructions: &[bpf_insn]) -> bool {
 
 /// The effects of a program's instructions, each once.
 pub(super) fn effects(instructions: &[bpf_insn]) -> Vec<&'static str> {
+    called(&EFFECTS, instructions)
+}
+
+/// The words of those helpers of a list that instructions call.
+fn called(list: &[(u32, &'static str)], instructions: &[bpf_insn]) -> Vec<&'static str> {
     let called: Vec<u32> = instructions.iter().filter_map(code::helper).collect();
     let is_called =
         |(helper, effect): &(u32, &'static str)| called.contains(helper).then_some(*effect);
-    EFFECTS.iter().filter_map(is_called).collect()
+    list.iter().filter_map(is_called).collect()
+}
+
+/// The reason not to attach a program with effects beyond its maps, buffers and lines of text, unless the settings allow
+/// them. `own` has its main function; those that this calls are read from the file.
+pub(crate) fn effects_at_hook(
+    file: &ObjectFile,
+    name: &str,
+    own: &[bpf_insn],
+    settings: &Settings,
+) -> Option<String> {
+    let mut instructions = own.to_vec();
+    let reached = reached_code(file.bytes(), name);
+    instructions.extend(form::instructions(&reached.functions));
+    let effects = called(&EFFECTS_AT_HOOKS, &instructions);
+    let is_forbidden = !effects.is_empty() && !settings.allow_effects;
+    is_forbidden.then(|| {
+        format!(
+            "{name} calls {}\n  Each event at its hook would do it. To measure it all the same: --allow-effects",
+            effects.join("; ")
+        )
+    })
 }
 
 /// The reason not to run a program with these effects, unless the settings allow them.

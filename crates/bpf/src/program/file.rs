@@ -150,7 +150,7 @@ impl ObjectFile {
     }
 
     /// The type of a program, or why it can't be run in a loop.
-    pub(super) fn kind(
+    pub(crate) fn kind(
         &self,
         program: &OpenProgram<'_>,
     ) -> std::result::Result<ProgramKind, String> {
@@ -164,7 +164,7 @@ impl ObjectFile {
     }
 
     /// Opens it without loading.
-    pub(super) fn opened(&self) -> Result<OpenObject> {
+    pub(crate) fn opened(&self) -> Result<OpenObject> {
         if is_big_endian(&self.bytes) {
             return Err(wrong(&self.path, Defect::BigEndian.to_string()));
         }
@@ -186,12 +186,12 @@ impl ObjectFile {
             .ok_or_else(|| wrong(&self.path, words))
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
     /// The error where it can't be opened or loaded.
-    pub(super) fn unusable(&self, error: object::Error) -> Error {
+    pub(crate) fn unusable(&self, error: object::Error) -> Error {
         let (words, is_input) = match error {
             object::Error::Open { messages, .. } => (
                 format!(
@@ -230,7 +230,7 @@ impl ObjectFile {
     }
 
     /// The kernel does not take it, or can't run it in a loop.
-    pub(super) fn refused(&self, words: impl Into<String>) -> Error {
+    pub(crate) fn refused(&self, words: impl Into<String>) -> Error {
         Error::UserObject {
             path: self.path.clone(),
             words: words.into(),
@@ -240,7 +240,7 @@ impl ObjectFile {
 }
 
 /// The error of what is wrong on every kernel.
-pub(super) fn wrong(path: &Path, words: String) -> Error {
+pub(crate) fn wrong(path: &Path, words: String) -> Error {
     Error::UserObject {
         path: path.to_owned(),
         words,
@@ -249,6 +249,6 @@ pub(super) fn wrong(path: &Path, words: String) -> Error {
 }
 
 /// Text on lines of its own, indented.
-pub(super) fn lines(text: &str) -> String {
+pub(crate) fn lines(text: &str) -> String {
     text.lines().map(|line| format!("\n  {line}")).collect()
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::{collections::BTreeSet, ffi::CString};
+use std::{collections::BTreeSet, ffi::CString, io, os::fd::AsFd as _};
 
 use bpfcost_uprobe::object::{forget_pins, load_object, open_object, programs_in_slots};
 use libbpf_rs::{
@@ -106,13 +106,12 @@ impl NativeProgram {
         let program = object.progs_mut().find(|one| one.name() == name);
         let program = program.ok_or_else(|| file.refused(format!("{name} was not loaded")))?;
         let raw = RawProgram {
-            name: CString::new(name.chars().take(15).collect::<String>()).unwrap_or_default(),
+            name: short_name(name),
             kind: program.prog_type() as u32,
             attach: program.attach_type() as u32,
             flags,
-            // SAFETY: the object is loaded, and outlives the call.
-            btf: Some(unsafe { sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr()) })
-                .filter(|fd| *fd >= 0),
+            target: 0,
+            btf: btf_of(&object),
             code: code(&program),
             lines: Vec::new(),
         };
@@ -255,8 +254,51 @@ pub(super) fn taken_once(file: &ObjectFile, name: &str, error: &RawError) -> cra
     ))
 }
 
+/// A program at a hook, as the kernel took it.
+pub(crate) fn hook_program(
+    program: &ProgramMut<'_>,
+    object: &Object,
+    is_sleepable: bool,
+) -> io::Result<RawProgram> {
+    let info = raw::info(&program.as_fd().try_clone_to_owned()?)?;
+    let name = program.name().to_string_lossy();
+    Ok(RawProgram {
+        name: short_name(&name),
+        kind: program.prog_type() as u32,
+        attach: program.attach_type() as u32,
+        // Libbpf adds this one on its own.
+        flags: program.flags()
+            | if is_sleepable {
+                sys::BPF_F_SLEEPABLE
+            } else {
+                0
+            },
+        target: info.attach_btf_id,
+        btf: btf_of(object),
+        code: code(program),
+        lines: Vec::new(),
+    })
+}
+
+/// A name as long as the kernel keeps it.
+fn short_name(name: &str) -> CString {
+    CString::new(name.chars().take(15).collect::<String>()).unwrap_or_default()
+}
+
+/// Descriptor of the object's types.
+fn btf_of(object: &Object) -> Option<i32> {
+    // SAFETY: the object is loaded, and outlives the call.
+    Some(unsafe { sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr()) })
+        .filter(|fd| *fd >= 0)
+}
+
 /// Reads the verifier's counts, in a load of its own: libbpf's does not ask for them.
-fn figures(file: &ObjectFile, name: &str, raw: &RawProgram, object: &Object) -> Result<Figures> {
+pub(crate) fn figures(
+    file: &ObjectFile,
+    name: &str,
+    raw: &RawProgram,
+    object: &Object,
+) -> Result<Figures> {
     let (program, log) = raw
         .load(raw::LOG_COUNTS)
         .map_err(|error| taken_once(file, name, &error))?;

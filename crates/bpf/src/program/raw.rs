@@ -26,15 +26,17 @@ const LICENCE: &std::ffi::CStr = c"GPL";
 
 /// A program as the kernel is asked to load it.
 #[derive(Clone, Debug)]
-pub(super) struct RawProgram {
+pub(crate) struct RawProgram {
     pub(super) name: CString,
     pub(super) kind: u32,
     pub(super) attach: u32,
     pub(super) flags: u32,
+    /// Number of the type that it attaches to, in the kernel's BTF; 0 without one.
+    pub(super) target: u32,
     pub(super) btf: Option<i32>,
     pub(super) code: Code,
     /// A line table, if the kernel is to keep one.
-    pub(super) lines: Vec<bpf_line_info>,
+    pub(crate) lines: Vec<bpf_line_info>,
 }
 
 /// The kernel's refusal to load it: its answer, and the verifier's log.
@@ -67,6 +69,7 @@ impl RawProgram {
             sz: size_of::<sys::bpf_prog_load_opts>() as _,
             expected_attach_type: self.attach,
             prog_flags: self.flags,
+            attach_btf_id: self.target,
             log_level,
             log_size: log.len() as u32,
             log_buf: log.as_mut_ptr().cast(),
@@ -111,19 +114,19 @@ impl RawProgram {
 
 /// Addresses of a loaded program in the kernel's memory.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// Start addresses of the functions, the program itself first.
-    pub(super) functions: Vec<u64>,
+    pub(crate) functions: Vec<u64>,
     /// Their bytes.
-    pub(super) lengths: Vec<u32>,
+    pub(crate) lengths: Vec<u32>,
     /// Line table, as verification left it.
-    pub(super) lines: Vec<bpf_line_info>,
+    pub(crate) lines: Vec<bpf_line_info>,
     /// Start of each line's machine code.
-    pub(super) line_addresses: Vec<u64>,
+    pub(crate) line_addresses: Vec<u64>,
 }
 
 /// Asks for addresses, which takes `CAP_SYSLOG` or leave to see them.
-pub(super) fn places(program: &OwnedFd) -> io::Result<Places> {
+pub(crate) fn places(program: &OwnedFd) -> io::Result<Places> {
     let sizes = info(program)?;
     let mut places = Places {
         functions: vec![0; sizes.nr_jited_ksyms as usize],

@@ -73,7 +73,7 @@ pub struct MapEntry {
 
 impl Settings {
     /// Before the object is loaded.
-    pub(super) fn apply(&self, file: &ObjectFile, object: &mut OpenObject) -> Result<()> {
+    pub(crate) fn apply(&self, file: &ObjectFile, object: &mut OpenObject) -> Result<()> {
         for contents in &self.maps {
             let Some(entries) = contents.max_entries else {
                 continue;
@@ -98,7 +98,7 @@ impl Settings {
     }
 
     /// Once it is loaded.
-    pub(super) fn fill(&self, file: &ObjectFile, object: &Object) -> Result<()> {
+    pub(crate) fn fill(&self, file: &ObjectFile, object: &Object) -> Result<()> {
         let cpus = num_possible_cpus().unwrap_or(1);
         for contents in self.maps.iter().filter(|one| !one.entries.is_empty()) {
             let map = object.maps().find(|map| map.name() == &*contents.name);

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, ffi::CStr};
 
 use libbpf_rs::{
-    AsRawLibbpf as _, Btf,
+    AsRawLibbpf as _, Btf, Object,
     btf::{
         TypeId,
         types::{Enum, Func},
@@ -219,10 +219,16 @@ fn source_lines(native: &NativeProgram) -> BTreeMap<usize, SourceLine> {
             sys::bpf_program__line_info_cnt(program),
         )
     };
+    let line = |one: &bpf_line_info| (one.insn_off as usize, source_line(&native.object, one));
+    lines.iter().map(line).collect()
+}
+
+/// The line that a record of a loaded program tells.
+pub(crate) fn source_line(object: &Object, record: &bpf_line_info) -> SourceLine {
     let text = |offset: u32| {
         // SAFETY: the object has types if it has lines, and they live as long as it; the text ends with a zero.
         unsafe {
-            let types = sys::bpf_object__btf(native.object.as_libbpf_object().as_ptr());
+            let types = sys::bpf_object__btf(object.as_libbpf_object().as_ptr());
             if types.is_null() {
                 return String::new();
             }
@@ -233,15 +239,11 @@ fn source_lines(native: &NativeProgram) -> BTreeMap<usize, SourceLine> {
             CStr::from_ptr(text).to_string_lossy().into_owned()
         }
     };
-    let line = |one: &bpf_line_info| {
-        let line = SourceLine {
-            file: text(one.file_name_off),
-            line: one.line_col >> COLUMN_BITS,
-            text: text(one.line_off).trim().to_owned(),
-        };
-        (one.insn_off as usize, line)
-    };
-    lines.iter().map(line).collect()
+    SourceLine {
+        file: text(record.file_name_off),
+        line: record.line_col >> COLUMN_BITS,
+        text: text(record.line_off).trim().to_owned(),
+    }
 }
 
 #[cfg(test)]

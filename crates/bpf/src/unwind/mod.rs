@@ -35,6 +35,7 @@ mod unwinder;
 
 pub(crate) use kernel::rules_of_bytes;
 pub(crate) use stack_object::{StackObject, note_modules, stack_program};
+pub(crate) use symbols::KALLSYMS;
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs};
 use crate::error::{Error, Result};
 
 /// The kernel's list of symbols.
-const KALLSYMS: &str = "/proc/kallsyms";
+pub(crate) const KALLSYMS: &str = "/proc/kallsyms";
 
 /// Longest distance of an address behind its symbol where no other symbol follows.
 const FARTHEST: u64 = 1 << 20;
@@ -51,14 +51,19 @@ impl KernelSymbols {
         let text = fs::read_to_string(KALLSYMS)
             .map_err(|error| Error::Refused(format!("cannot read {KALLSYMS}: {error}")))?;
         let symbols = KernelSymbols::parse(&text);
-        if symbols.symbols.iter().all(|symbol| symbol.address == 0) {
-            return Err(Error::Refused(
-                "the kernel hides the addresses of its functions\n  Run as root, with the sysctl kernel.kptr_restrict \
-                 at 0 or 1"
-                    .to_owned(),
-            ));
+        symbols.shown().map(|()| symbols)
+    }
+
+    /// An error where the kernel hides its addresses.
+    pub(crate) fn shown(&self) -> Result<()> {
+        if self.symbols.iter().any(|symbol| symbol.address != 0) {
+            return Ok(());
         }
-        Ok(symbols)
+        Err(Error::Refused(
+            "the kernel hides the addresses of its functions\n  Run as root, with the sysctl kernel.kptr_restrict at 0 \
+             or 1"
+                .to_owned(),
+        ))
     }
 
     /// Symbols as the kernel lists them: `ffffffff81000000 T _stext`, and behind some `[module]`.
@@ -114,6 +119,23 @@ impl KernelSymbols {
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
         let text = self.symbols.iter().filter(|symbol| symbol.is_text);
         text.map(|symbol| &*symbol.name)
+    }
+
+    /// The functions whose names begin so, with their addresses, and in their order.
+    pub fn starting_with<'a>(&'a self, beginning: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+        let text = self.symbols.iter().filter(|symbol| symbol.is_text);
+        text.filter(move |symbol| symbol.name.starts_with(beginning))
+            .map(|symbol| (&*symbol.name, symbol.address))
+    }
+
+    /// The function that an address is in, its start, and the start of the next function.
+    pub fn containing(&self, address: u64) -> Option<(&str, u64, u64)> {
+        let symbol = self.symbol(address)?;
+        let start = address - symbol.offset;
+        let after = self.symbols.partition_point(|one| one.address <= address);
+        let next = self.symbols[after..].iter().find(|one| one.is_text);
+        let end = next.map_or(start + FARTHEST, |next| next.address);
+        Some((symbol.name, start, end.min(start + FARTHEST)))
     }
 
     /// The function that an address is in.
@@ -200,5 +222,12 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530_on_switch\t[bpf]
         assert_eq!(modules, [("loop", 0xffffffffc0002000)]);
         assert_eq!(symbols.functions_named("do_one").count(), 2);
         assert_eq!(symbols.functions().count(), 4);
+        let starts: Vec<_> = symbols.starting_with("do_").collect();
+        assert_eq!(starts.len(), 3);
+        assert_eq!(starts[0], ("do_one", 0xffffffff81000100));
+        let one = symbols.containing(0xffffffff81000190);
+        let expected = ("do_one", 0xffffffff81000100, 0xffffffff81000200);
+        assert_eq!(one, Some(expected));
+        assert_eq!(symbols.containing(1), None);
     }
 }

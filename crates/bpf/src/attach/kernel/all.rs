@@ -88,7 +88,7 @@ impl TraceableFunctions {
 }
 
 /// The names and addresses in `/proc/modules`; without its counts of users, which change.
-fn names_of(modules: &str) -> String {
+pub(super) fn names_of(modules: &str) -> String {
     let parts = modules.lines().map(|line| {
         let mut words = line.split_whitespace();
         [words.next(), words.nth(4)].map(Option::unwrap_or_default)
@@ -110,7 +110,7 @@ impl AllFunctions {
             TraceableFunctions::Names(names) => FprobeTargets::Names(names),
             TraceableFunctions::Addresses(addresses) => FprobeTargets::Addresses(addresses),
         };
-        link::fprobe(program, &places, false)
+        link::fprobe(program, &places)
     }
 }
 
@@ -118,7 +118,7 @@ impl AllFunctions {
 /// which takes an emulated guest seconds to read.
 fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u64> {
     let name = CString::new(function).unwrap_or_default();
-    let info = link::fprobe(program, &FprobeTargets::Names(&[name]), false)
+    let info = link::fprobe(program, &FprobeTargets::Names(&[name]))
         .and_then(|link| link.info())
         .map_err(|source| super::function::explain(attach, function, source))?;
     let address = match info.info {

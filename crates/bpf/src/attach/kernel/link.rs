@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Attaches a kprobe that many bytes behind the start of a function.
-pub(super) fn inside(
+pub(crate) fn inside(
     program: &ProgramMut<'_>,
     function: &str,
     offset: usize,
@@ -50,10 +50,31 @@ pub(in crate::attach) enum FprobeTargets<'a> {
     Addresses(&'a [u64]),
 }
 
-/// Attaches an fprobe; with `session`, to entry and return in one.
+/// Attaches an fprobe to entries.
 pub(in crate::attach) fn fprobe(
     program: &ProgramMut<'_>,
     places: &FprobeTargets<'_>,
+) -> libbpf_rs::Result<Link> {
+    fprobe_at(program, places, false, false)
+}
+
+/// Attaches an fprobe to functions by their names: to their entries or returns, or with `session` to both.
+pub(crate) fn multi(
+    program: &ProgramMut<'_>,
+    functions: &[String],
+    at_return: bool,
+    session: bool,
+) -> libbpf_rs::Result<Link> {
+    let name = |function: &String| CString::new(function.as_str());
+    let names: std::result::Result<Vec<CString>, _> = functions.iter().map(name).collect();
+    let names = names.map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))?;
+    fprobe_at(program, &FprobeTargets::Names(&names), at_return, session)
+}
+
+fn fprobe_at(
+    program: &ProgramMut<'_>,
+    places: &FprobeTargets<'_>,
+    retprobe: bool,
     session: bool,
 ) -> libbpf_rs::Result<Link> {
     let mut names: Vec<_> = match places {
@@ -62,6 +83,7 @@ pub(in crate::attach) fn fprobe(
     };
     let mut options = sys::bpf_kprobe_multi_opts {
         sz: size_of::<sys::bpf_kprobe_multi_opts>() as _,
+        retprobe,
         session,
         ..Default::default()
     };
@@ -87,7 +109,7 @@ pub(in crate::attach) fn fprobe(
 }
 
 /// Attaches a program to the perf event, which the link keeps.
-pub(in crate::attach) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
+pub(crate) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
     perf_with(program, event, PerfEventOpts::default())
 }
 

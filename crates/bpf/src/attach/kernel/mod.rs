@@ -12,24 +12,25 @@ mod peek;
 mod state;
 mod tracepoint;
 
-use std::ffi::CString;
-
 use bpfcost_uprobe::object::load_quietly;
-use libbpf_rs::{KprobeMultiOpts, Link, ProgramMut};
+use libbpf_rs::{Link, ProgramMut};
 
 use self::{all::AllFunctions, state::trouble};
 pub(super) use self::{
     all::left_out,
     event::Event,
-    function::explain,
     inside::{Inside, Tools, attach as inside},
-    link::{FprobeTargets, fprobe, missed, perf, perf_with, tracepoint_event, trampolines},
+    link::{FprobeTargets, fprobe, missed, perf_with, tracepoint_event, trampolines},
     optimisation::KPROBE_OPTIMISATION,
     state::{KprobeList, KprobeState},
     tracepoint::{
-        explain as explain_tracepoint, name as tracepoint_name, only_of_perf,
-        open as open_tracepoint,
+        explain as explain_tracepoint, name as tracepoint_name, number as tracepoint_number,
+        only_of_perf, open as open_tracepoint,
     },
+};
+pub(crate) use self::{
+    function::{explain, has_function, symbols, traceable_like, unfit},
+    link::{inside as kprobe, multi, perf},
 };
 use super::{
     Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, driver::DriverCall,
@@ -158,12 +159,9 @@ impl KernelDriver {
                 program.attach_kprobe(attach.at_return(), function)
             }
             Attach::KprobeMulti | Attach::KretprobeMulti => {
-                multi(program, function, attach.at_return())
+                multi(program, &[function.to_owned()], attach.at_return(), false)
             }
-            Attach::KprobeSession => {
-                let name = CString::new(function).unwrap_or_default();
-                link::fprobe(program, &link::FprobeTargets::Names(&[name]), true)
-            }
+            Attach::KprobeSession => multi(program, &[function.to_owned()], false, true),
             Attach::RawTp | Attach::RawTpPrintk => program.attach_raw_tracepoint(tracepoint),
             Attach::Lsm => program.attach_lsm(),
             _ => program.attach_trace(),
@@ -275,16 +273,4 @@ impl Attachment for EntryKprobe {
     fn missed(&mut self) -> Result<u64> {
         missed(&self.link)
     }
-}
-
-pub(super) fn multi(
-    program: &ProgramMut<'_>,
-    function: &str,
-    retprobe: bool,
-) -> libbpf_rs::Result<libbpf_rs::Link> {
-    program.attach_kprobe_multi_with_opts(KprobeMultiOpts {
-        symbols: vec![function.to_owned()],
-        retprobe,
-        ..Default::default()
-    })
 }

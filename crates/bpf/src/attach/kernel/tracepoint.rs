@@ -20,7 +20,7 @@ pub(super) fn folder(event: &str) -> String {
 }
 
 /// The number by which perf knows a tracepoint, `category:name`.
-pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
+pub(in crate::attach) fn number(attach: Attach, event: &str) -> Result<u64> {
     let unattachable = |words: String| unattachable(attach.name(), words);
     if !event.contains(':') {
         return Err(unattachable(format!(

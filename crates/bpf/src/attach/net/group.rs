@@ -58,12 +58,17 @@ impl AsFd for SenderCgroup {
 }
 
 /// The root of the hierarchy, and what keeps it there.
-struct Hierarchy(
+pub(crate) struct Hierarchy(
     PathBuf,
     #[allow(dead_code, reason = "the path goes through it")] Option<MountedFs>,
 );
 
 impl Hierarchy {
+    /// Path of the root, while this is held.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Finds the mounted hierarchy. Only where none is mounted, it is opened apart: opening it anew sets options
     /// of the hierarchy for everyone (`nsdelegate`, `memory_recursiveprot`).
     fn find() -> Result<Self> {
@@ -75,6 +80,11 @@ impl Hierarchy {
         let opened = mount::open("cgroup2")?;
         Ok(Hierarchy(opened.path(""), Some(opened)))
     }
+}
+
+/// The hierarchy of control groups.
+pub(crate) fn cgroup_root() -> Result<Hierarchy> {
+    Hierarchy::find()
 }
 
 /// Returns the mount point of the whole hierarchy, if this line of mountinfo is about it.

@@ -12,4 +12,5 @@ mod sendto;
 mod veth;
 
 pub(super) use frames::Frames;
+pub(crate) use group::cgroup_root;
 pub(super) use sendto::Sendto;

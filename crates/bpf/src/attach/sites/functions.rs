@@ -131,11 +131,11 @@ impl Family for Functions {
                     .filter_map(|one| one.address)
                     .collect();
                 let link = if addresses.len() == self.functions.len() {
-                    fprobe(&program, &FprobeTargets::Addresses(&addresses), false)
+                    fprobe(&program, &FprobeTargets::Addresses(&addresses))
                 } else {
                     let names = self.functions.iter().map(|one| one.name.as_str());
                     let names: Vec<CString> = names.flat_map(CString::new).collect();
-                    fprobe(&program, &FprobeTargets::Names(&names), false)
+                    fprobe(&program, &FprobeTargets::Names(&names))
                 };
                 links.push(SiteLink::Libbpf(link.map_err(whole)?));
             }

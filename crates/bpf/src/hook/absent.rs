@@ -1,0 +1,104 @@
+//! Reasons why this kernel has no such hook.
+
+use std::path::Path;
+
+use libbpf_rs::{Btf, btf::types::Func};
+
+use super::{
+    kind::HookKind,
+    perf_event,
+    section::{Hook, is_pattern},
+};
+use crate::{
+    attach,
+    error::{Error, Result},
+};
+
+impl Hook {
+    /// Returns the reason why the program can't be attached on this kernel, or `None` where nothing is known to be in the
+    /// way.
+    pub fn absent(&self) -> Result<Option<String>> {
+        let Some(target) = &self.target else {
+            return Ok(Some(unnamed(self)));
+        };
+        for feature in self.kind.needs() {
+            if let Some(missing) = feature.missing()? {
+                return Ok(Some(missing.to_string()));
+            }
+        }
+        if let Some(function) = self.function() {
+            let absent = attach::unfit(self.kind.attach(), &function);
+            return Ok(absent.map(|words| self.with_advice(words)));
+        }
+        Ok(match self.kind {
+            kind if kind.is_multi() && is_pattern(target) => {
+                let like = attach::traceable_like(target);
+                let is_none = like.is_some_and(|all| all.is_empty());
+                is_none.then(|| format!("no function that this kernel can trace is like {target}"))
+            }
+            HookKind::Tracepoint => match attach::tracepoint_number(target) {
+                Ok(_) => None,
+                Err(Error::Unattachable { words, .. }) => Some(words),
+                Err(other) => return Err(other),
+            },
+            HookKind::RawTracepoint | HookKind::TpBtf => no_tracepoint(target),
+            HookKind::PerfEvent => perf_event::unknown(target),
+            HookKind::Iter => no_iterator(target),
+            kind if kind.is_in_file() => no_file(target),
+            _ => None,
+        })
+    }
+
+    /// The function may only stand for another one.
+    fn with_advice(&self, words: String) -> String {
+        format!(
+            "{words}\n  If the object's own loader names the function: --at {}=FUNCTION",
+            self.program
+        )
+    }
+}
+
+/// The reason where a section names no target.
+pub(super) fn unnamed(hook: &Hook) -> String {
+    let (what, example) = match hook.kind {
+        HookKind::PerfEvent => ("event", " (page-faults, cpu-clock, …)"),
+        HookKind::Netfilter => ("hook", " (ipv4:output, …)"),
+        kind if kind.is_tracepoint() => ("tracepoint", ""),
+        _ => ("function", ""),
+    };
+    format!(
+        "its loader names the {what}: --at {}={}{example}",
+        hook.program,
+        hook.kind.form()
+    )
+}
+
+/// Each tracepoint has a function that calls its programs one after the other.
+fn no_tracepoint(name: &str) -> Option<String> {
+    let iterates = attach::has_function(&format!("__traceiter_{name}"));
+    (iterates == Some(false)).then(|| {
+        format!(
+            "this kernel has no tracepoint {name}; tracefs's available_events lists all tracepoints"
+        )
+    })
+}
+
+/// Each iterator has a function in the kernel's types; a struct may have the same name.
+fn no_iterator(name: &str) -> Option<String> {
+    let types = Btf::from_vmlinux().ok()?;
+    let function = format!("bpf_iter_{name}");
+    let is_function = |number: u32| {
+        let kind = types.type_by_id::<Func<'_>>(number.into());
+        kind.and_then(|kind| kind.name())
+            .is_some_and(|name| name == function.as_str())
+    };
+    let has_function = (1..types.len() as u32).any(is_function);
+    (!has_function).then(|| format!("this kernel has no iterator {name}"))
+}
+
+/// Names without a folder are looked for where libraries and programs are, by libbpf.
+fn no_file(target: &str) -> Option<String> {
+    let (path, _) = target.split_once(':')?;
+    let is_gone = path.contains('/') && !Path::new(path).exists();
+    is_gone.then(|| format!("there is no file {path} here"))
+}

@@ -1,0 +1,30 @@
+//! A person's own object, unmodified, with its programs attached at their own hooks.
+//!
+//! [`ObjectFile::hooks`](crate::program::ObjectFile::hooks) lists the programs and the hooks that their sections name.
+//! [`companions`] are those that belong together; [`HookedObject`] loads and attaches them. [`HookKind::root`] names the
+//! kernel functions by which a hook reaches its programs, for those who find events in a trace.
+
+mod absent;
+mod attaching;
+mod companions;
+mod kind;
+mod object;
+mod perf_event;
+mod root;
+mod section;
+mod sizes;
+
+pub use companions::companions;
+pub use kind::HookKind;
+pub use object::HookedObject;
+pub use root::Root;
+pub use section::Hook;
+
+use std::sync::Arc;
+
+use crate::{attach, error::Result, unwind::KernelSymbols};
+
+/// The symbols of the running kernel and its modules.
+pub fn symbols() -> Result<Arc<KernelSymbols>> {
+    attach::symbols()
+}

@@ -1,0 +1,312 @@
+//! An object whose programs are loaded for their hooks, attached and detached.
+
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use bpfcost_uprobe::object::{self, forget_pins, load_object, open_object, programs_in_slots};
+use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut};
+
+use super::{attaching, section::Hook, sizes};
+use crate::{
+    attach::Buffers,
+    error::{Error, Result, failed},
+    links,
+    object::{last_log, listen},
+    program::{
+        Figures, MachineCode, MachineFunction, ObjectFile, Settings, SourceLine, effects_at_hook,
+        figures, hook_program, lines, places, source_line, wrong,
+    },
+    stats::RunStats,
+};
+
+/// Programs of an object, loaded together. Dropping it detaches and unloads them.
+#[derive(Debug)]
+pub struct HookedObject {
+    file: ObjectFile,
+    hooks: Vec<Hook>,
+    /// Before the object, whose programs they hold. Each has the name of its program.
+    links: Vec<(String, Link)>,
+    buffers: Option<Buffers>,
+    object: Object,
+    /// The program without which the others are of no use; `None` if all are needed.
+    chosen: Option<String>,
+    left_out: Vec<(Hook, String)>,
+}
+
+impl HookedObject {
+    /// Loads these programs, and those that they make tail calls to. Maps that the object leaves without a size get one,
+    /// and none is pinned.
+    pub fn load(file: &ObjectFile, hooks: &[Hook], settings: &Settings) -> Result<Self> {
+        let loaded = Self::try_load(file, hooks, settings)?;
+        loaded.map_err(
+            |Rejected { program, error }| match reason(hooks, program.as_deref()) {
+                Some(words) => file.refused(words),
+                None => file.unusable(error),
+            },
+        )
+    }
+
+    /// Loads a program and its companions, in their order, which has it. Those that are not for this kernel or that it
+    /// rejects are left out, here and by [`attach`](Self::attach).
+    pub fn load_with_companions(
+        file: &ObjectFile,
+        chosen: &Hook,
+        companions: &[Hook],
+        settings: &Settings,
+    ) -> Result<Self> {
+        let (mut hooks, mut left_out) = (Vec::new(), Vec::new());
+        for hook in companions {
+            match hook.absent()? {
+                Some(words) if hook.program != chosen.program => {
+                    left_out.push((hook.clone(), words));
+                }
+                _ => hooks.push(hook.clone()),
+            }
+        }
+        loop {
+            match Self::try_load(file, &hooks, settings)? {
+                Ok(loaded) => {
+                    return Ok(HookedObject {
+                        chosen: Some(chosen.program.clone()),
+                        left_out,
+                        ..loaded
+                    });
+                }
+                Err(Rejected { program, error }) => {
+                    let rejected = hooks.iter().position(|hook| {
+                        hook.program != chosen.program
+                            && program.as_ref().is_some_and(|name| hook.program == *name)
+                    });
+                    let Some(rejected) = rejected else {
+                        return Err(
+                            match reason(std::slice::from_ref(chosen), program.as_deref()) {
+                                Some(words) => file.refused(words),
+                                None => file.unusable(error),
+                            },
+                        );
+                    };
+                    let words = file.unusable(error).to_string();
+                    left_out.push((hooks.remove(rejected), words));
+                }
+            }
+        }
+    }
+
+    fn try_load(
+        file: &ObjectFile,
+        hooks: &[Hook],
+        settings: &Settings,
+    ) -> Result<std::result::Result<Self, Rejected>> {
+        let mut forbidden = None;
+        let opened = open_object(&file.name(), file.bytes(), |object| {
+            forget_pins(object);
+            sizes::set_missing(object)?;
+            let mut slots = programs_in_slots(file.bytes())?;
+            slots.extend(settings.slots.iter().map(|slot| slot.program.clone()));
+            forbidden = choose(file, object, hooks, &slots, settings)?;
+            Ok(())
+        });
+        let mut opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(Rejected::new(error))),
+        };
+        if let Some(words) = forbidden {
+            return Err(wrong(file.path(), words));
+        }
+        settings.apply(file, &mut opened)?;
+        let object = match load_object(&file.name(), opened) {
+            Ok(object) => object,
+            Err(error) => return Ok(Err(Rejected::new(error))),
+        };
+        settings.fill(file, &object)?;
+        let buffers = Buffers::open(&object)
+            .map_err(|error| file.refused(format!("cannot read its buffers: {error}")))?;
+        Ok(Ok(HookedObject {
+            file: file.clone(),
+            hooks: hooks.to_vec(),
+            links: Vec::new(),
+            buffers,
+            object,
+            chosen: None,
+            left_out: Vec::new(),
+        }))
+    }
+
+    /// The programs and their hooks.
+    pub fn hooks(&self) -> &[Hook] {
+        &self.hooks
+    }
+
+    /// Companions that this kernel did not take, each with the reason.
+    pub fn left_out(&self) -> &[(Hook, String)] {
+        &self.left_out
+    }
+
+    /// Attaches all of them. Where one that is needed can't be attached, none is.
+    pub fn attach(&mut self) -> Result<()> {
+        for hook in self.hooks.clone() {
+            listen();
+            let program = &hook.program;
+            match attaching::attach(&self.program(program)?, &hook) {
+                Ok(links) => {
+                    let named = links.into_iter().map(|link| (program.clone(), link));
+                    self.links.extend(named);
+                }
+                Err(error) => {
+                    let words = match error {
+                        Error::Unattachable { words, .. } => words,
+                        other => format!("{other}{}", lines(&last_log())),
+                    };
+                    let words = format!("{program} cannot be attached at {hook}: {words}");
+                    let chosen = self.chosen.as_ref();
+                    if chosen.is_none_or(|chosen| chosen == program) {
+                        self.detach();
+                        return Err(self.file.refused(words));
+                    }
+                    self.hooks.retain(|one| one.program != *program);
+                    self.left_out.push((hook, words));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches all of them.
+    pub fn detach(&mut self) {
+        let mut links = self.links.drain(..).map(|(_, link)| link).collect();
+        links::close(&mut links);
+    }
+
+    /// Reads the attached iterators to their ends, which runs their programs; bytes that they wrote.
+    pub fn read_iterators(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for (program, link) in &self.links {
+            let is_iterator =
+                |hook: &Hook| hook.program == *program && hook.kind == super::HookKind::Iter;
+            if self.hooks.iter().any(is_iterator) {
+                let opened = Iter::new(link);
+                let mut opened = opened.map_err(failed(program, "opening its iterator"))?;
+                let read = std::io::copy(&mut opened, &mut std::io::sink());
+                bytes += read.map_err(failed(program, "reading its iterator"))?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Machine code of a program, its main function first.
+    pub fn code(&self, program: &str) -> Result<MachineCode> {
+        let places = places(&self.owned(program)?);
+        let places = places.map_err(failed(program, "asking for its addresses"))?;
+        let functions = places.functions.iter().zip(&places.lengths);
+        let function = |(&start, &length): (&u64, &u32)| MachineFunction {
+            start,
+            end: start + u64::from(length),
+        };
+        Ok(MachineCode {
+            functions: functions.map(function).collect(),
+        })
+    }
+
+    /// Lines of a program's source, by the first addresses of their machine code; none of an object without them.
+    pub fn lines(&self, program: &str) -> Result<BTreeMap<u64, SourceLine>> {
+        let places = places(&self.owned(program)?);
+        let places = places.map_err(failed(program, "asking for its addresses"))?;
+        let addresses = places.line_addresses.into_iter();
+        let line = |record| source_line(&self.object, record);
+        Ok(addresses.zip(places.lines.iter().map(line)).collect())
+    }
+
+    /// Takes what programs wrote to buffers, and discards it. A full buffer is a shorter way for a program.
+    pub fn drain(&mut self) -> Result<()> {
+        if let Some(buffers) = &self.buffers {
+            let taken = buffers.take();
+            taken.map_err(failed(self.file.name(), "reading its buffers"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs of each program, counted while [`StatsOn`](crate::stats::StatsOn) is held.
+    pub fn runs(&self) -> Result<BTreeMap<String, u64>> {
+        let runs = |hook: &Hook| {
+            let stats = RunStats::read(&self.program(&hook.program)?)?;
+            Ok((hook.program.clone(), stats.run_cnt))
+        };
+        self.hooks.iter().map(runs).collect()
+    }
+
+    /// Costs of a program beside its time. Loads it once more.
+    pub fn figures(&self, program: &str) -> Result<Figures> {
+        let hook = self.hooks.iter().find(|hook| hook.program == program);
+        let is_sleepable = hook.is_some_and(|hook| hook.sleepable);
+        let raw = hook_program(&self.program(program)?, &self.object, is_sleepable);
+        let raw = raw.map_err(failed(program, "asking what it was loaded for"))?;
+        figures(&self.file, program, &raw, &self.object)
+    }
+
+    fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+        let mut programs = self.object.progs_mut().filter(|one| one.autoload());
+        let program = programs.find(|one| one.name() == name);
+        program.ok_or_else(|| self.file.refused(format!("{name} was not loaded")))
+    }
+
+    fn owned(&self, program: &str) -> Result<OwnedFd> {
+        let fd = self.program(program)?.as_fd().try_clone_to_owned();
+        fd.map_err(failed(program, "copying its descriptor"))
+    }
+}
+
+/// Chooses the programs to load, and aims those that are for another target. Returns the reason not to load one, if any.
+fn choose(
+    file: &ObjectFile,
+    object: &mut OpenObject,
+    hooks: &[Hook],
+    slots: &[String],
+    settings: &Settings,
+) -> libbpf_rs::Result<Option<String>> {
+    let mut forbidden = None;
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let hook = hooks.iter().find(|hook| hook.program == name);
+        let is_chosen = hook.is_some() || slots.contains(&name);
+        program.set_autoload(is_chosen);
+        if is_chosen && forbidden.is_none() {
+            forbidden = effects_at_hook(file, &name, program.insns(), settings);
+        }
+        if let Some(target) = hook.and_then(Hook::load_target) {
+            program.set_attach_target(0, Some(target.to_owned()))?;
+        }
+    }
+    Ok(forbidden)
+}
+
+/// The kernel's refusal to load an object, and the program that it is about, where that is known.
+struct Rejected {
+    program: Option<String>,
+    error: object::Error,
+}
+
+impl Rejected {
+    fn new(error: object::Error) -> Self {
+        let program = match &error {
+            object::Error::Rejected { program, .. } => Some(program.clone()),
+            _ => None,
+        };
+        Rejected { program, error }
+    }
+}
+
+/// The reason why one of these hooks is not there, if that is known. A program that the verifier rejected has its own.
+fn reason(hooks: &[Hook], rejected: Option<&str>) -> Option<String> {
+    if rejected.is_some() {
+        return None;
+    }
+    hooks.iter().find_map(|hook| {
+        let words = hook.absent().ok().flatten()?;
+        Some(format!(
+            "{} cannot be attached at {hook}: {words}",
+            hook.program
+        ))
+    })
+}

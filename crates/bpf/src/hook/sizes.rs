@@ -1,0 +1,61 @@
+//! Sizes of maps that an object leaves to its own loader.
+
+use libbpf_rs::{MapType, OpenMapMut, OpenObject, libbpf_sys::BPF_F_ZERO_SEED};
+
+/// Room of a ring buffer, in bytes.
+const RING_BYTES: u32 = 256 << 10;
+/// Entries of other maps.
+const ENTRIES: u32 = 1024;
+/// Bytes of a stack of 127 addresses, the most that the kernel takes by default (kernel.perf_event_max_stack).
+const STACK_BYTES: u32 = 127 * 8;
+
+/// Sets the sizes of maps without entries. Libbpf gives arrays of perf buffers one for each CPU. Hash tables get no seed of
+/// their own: which entries share a chain, and so how long one is, would differ from run to run.
+pub(super) fn set_missing(object: &mut OpenObject) -> libbpf_rs::Result<()> {
+    for mut map in object.maps_mut() {
+        let kind = map.map_type();
+        if kind == MapType::StructOps {
+            map.set_autocreate(false)?;
+        }
+        if kind == MapType::StackTrace && map.value_size() == 0 {
+            map.set_key_size(4)?;
+            map.set_value_size(STACK_BYTES)?;
+        }
+        if is_hash(map.map_type()) {
+            map.set_map_flags(map.map_flags() | BPF_F_ZERO_SEED)?;
+        }
+        if map.max_entries() == 0
+            && let Some(entries) = entries(&map)
+        {
+            map.set_max_entries(entries)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_hash(kind: MapType) -> bool {
+    matches!(
+        kind,
+        MapType::Hash
+            | MapType::PercpuHash
+            | MapType::LruHash
+            | MapType::LruPercpuHash
+            | MapType::HashOfMaps
+    )
+}
+
+/// The entries of a map that has none; `None` of maps that have none at all, or whose number libbpf knows.
+fn entries(map: &OpenMapMut<'_>) -> Option<u32> {
+    match map.map_type() {
+        MapType::RingBuf | MapType::UserRingBuf => Some(RING_BYTES),
+        MapType::PerfEventArray
+        | MapType::StructOps
+        | MapType::CgroupStorage
+        | MapType::PercpuCgroupStorage
+        | MapType::SkStorage
+        | MapType::InodeStorage
+        | MapType::TaskStorage
+        | MapType::CGrpStorage => None,
+        _ => Some(ENTRIES),
+    }
+}
