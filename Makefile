@@ -19,7 +19,7 @@ RUN_BY   = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_
 RUNNER   = $(if $(AS_ROOT),$(RUN_BY)="$(AS_ROOT)")
 TESTED   = $(RUN_BY)="$(AS_ROOT) $(CURDIR)/scripts/conditions.sh"
 
-C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
+C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples crates/*/plugin -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
 SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
 
 help: ## Show this

@@ -48,7 +48,7 @@ impl InstructionTracer for MadeUp {
         };
         Ok(Trace {
             programs: vec![program],
-            window: 0,
+            ..Trace::default()
         })
     }
 }

@@ -22,7 +22,7 @@ use rustix::{
 
 use super::{
     command::{MODULES_TAG, ROOT_TAG, SHARE_TAG},
-    program,
+    modules, program,
 };
 
 /// The folder that the guest shares with the host.
@@ -121,6 +121,7 @@ fn run(host_files: bool, arguments: &[&str], early: &str) -> io::Result<()> {
     let _ = sethostname(b"bpfcost");
     let _ = fs::write("/sys/class/net/lo/flags", "1");
     load_modules()?;
+    schedule_disk();
     if fs::copy(TYPES, TYPES_COPY).is_ok() {
         mount_bind(TYPES_COPY, TYPES)?;
     }
@@ -243,7 +244,13 @@ fn load_modules() -> io::Result<()> {
     let mut paths: Vec<_> = entries?.iter().map(fs::DirEntry::path).collect();
     paths.sort_unstable();
     for path in paths {
-        let loaded = finit_module(fs::File::open(&path)?, c"", 0);
+        let is_disk = path.to_string_lossy().contains(modules::NULL_BLK);
+        let parameters = if is_disk {
+            modules::NULL_BLK_PARAMETERS
+        } else {
+            c""
+        };
+        let loaded = finit_module(fs::File::open(&path)?, parameters, 0);
         match loaded {
             // It is in the kernel's image.
             Ok(()) | Err(rustix::io::Errno::EXIST) => fs::remove_file(&path)?,
@@ -252,6 +259,11 @@ fn load_modules() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives the disk a scheduler, if it has none: programs may be for requests that wait in one.
+fn schedule_disk() {
+    let _ = fs::write("/sys/block/nullb0/queue/scheduler", "mq-deadline");
 }
 
 /// Makes the host's files, read-only, the root of this process, of its children and of the kernel's helpers.

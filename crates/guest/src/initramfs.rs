@@ -25,7 +25,7 @@ const CHARACTER: u32 = 0o020_000;
 pub(crate) fn write(spec: &GuestSpec, folder: &Path) -> Result<(), GuestError> {
     let path = folder.join(INITRAMFS);
     let modules = match &spec.kernel.modules {
-        Some(modules) => modules::wanted(modules)?,
+        Some(modules) => modules::wanted(modules, spec.traced)?,
         None => Vec::new(),
     };
     let files = program::files().map_err(GuestError::io("finding the files of this program"))?;

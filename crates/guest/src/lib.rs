@@ -6,7 +6,7 @@
 //! process ([`first()`]). Host and guest share one folder. The state of an emulated guest is saved when it has booted, and
 //! later ones go on from there.
 //!
-//! The program that uses this crate offers two commands for it: `guest first [--host-files]`, which calls [`first()`], and
+//! The program that uses this crate offers two commands for it: `guest first [--host-files] [nokaslr]`, which calls [`first()`], and
 //! `guest launch PARENT -- COMMAND…`, which calls [`launch()`].
 
 mod acceleration;

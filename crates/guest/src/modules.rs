@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::CStr,
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -26,6 +27,13 @@ const WANTED: [&str; 6] = [
     "veth",
 ];
 
+/// The module of a disk without memory behind it: what is read is of no matter, and each request ends at once. Only guests
+/// whose instructions are traced have it: programs may be for requests of disks.
+pub(crate) const NULL_BLK: &str = "null_blk";
+
+/// Its parameters: one disk with a scheduler, whose requests end where they are issued, without an interrupt.
+pub(crate) const NULL_BLK_PARAMETERS: &CStr = c"nr_devices=1 gb=1 submit_queues=1 irqmode=0";
+
 /// No module is as large, unpacked.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -40,11 +48,12 @@ pub(crate) struct Module {
 
 /// Reads the modules that a guest needs, in the order to load them, from a folder like `/lib/modules/RELEASE`. What is not there is
 /// in the kernel's image, or is missed when it is used.
-pub(crate) fn wanted(folder: &Path) -> Result<Vec<Module>, GuestError> {
+pub(crate) fn wanted(folder: &Path, traced: bool) -> Result<Vec<Module>, GuestError> {
     let mut files = HashMap::new();
     index(folder, &mut files).map_err(|error| unusable(folder, &error.to_string()))?;
     let mut modules = Vec::new();
-    for name in WANTED {
+    let disk = traced.then_some(NULL_BLK);
+    for name in WANTED.into_iter().chain(disk) {
         add(name, &mut files, &mut modules)?;
     }
     Ok(modules)
@@ -208,7 +217,7 @@ pub(crate) mod tests {
     }
 
     fn names(folder: &Path) -> Result<Vec<String>, String> {
-        let modules = wanted(folder).map_err(|error| error.to_string())?;
+        let modules = wanted(folder, true).map_err(|error| error.to_string())?;
         Ok(modules.into_iter().map(|module| module.name).collect())
     }
 
@@ -216,7 +225,7 @@ pub(crate) mod tests {
     fn modules_come_behind_those_that_they_need() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let tree = tree(folder.path());
-        let found = wanted(&tree).expect("modules");
+        let found = wanted(&tree, true).expect("modules");
         let names: Vec<_> = found.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["9pnet", "9pnet_virtio", "netfs", "9p"]);
         assert!(

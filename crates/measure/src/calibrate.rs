@@ -44,6 +44,7 @@ pub(super) fn calibrate<E>(
                 ns_per_op: ns_per_op(&trial(batch)?),
                 ratio: None,
                 attempts: 0,
+                traced: false,
             });
         }
         Sizing::Calibrated { most } => most.unwrap_or(MAX_OPS).clamp(1, MAX_OPS),
@@ -68,6 +69,7 @@ pub(super) fn calibrate<E>(
         ns_per_op: ns_per_op(&seen),
         ratio: None,
         attempts: 0,
+        traced: false,
     };
     while calibration.attempts < ATTEMPTS && calibration.batch.0 >= 2 && !proportional(&calibration)
     {
@@ -84,6 +86,7 @@ pub(super) fn calibrate<E>(
             ns_per_op: ns_per_op(&twice),
             ratio: nearer_two(calibration.ratio, twice.elapsed_ns / once.elapsed_ns),
             attempts: calibration.attempts + 1,
+            traced: false,
         };
     }
     Ok(calibration)

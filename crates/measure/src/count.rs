@@ -163,6 +163,7 @@ impl Run<'_> {
                 // The difference of N and 2N is the cost itself: there is nothing left to check.
                 ratio: None,
                 attempts: 0,
+                traced: plan.cases[case].traced,
                 ..calibration
             })),
             Err(None) => Ok(None),

@@ -90,6 +90,9 @@ pub struct Calibration {
     pub ratio: Option<f64>,
     /// The number of 2N/N checks.
     pub attempts: u32,
+    /// True if instructions are traced, not read from a clock, which rounds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traced: bool,
 }
 
 /// Something that a reader of the result should know.

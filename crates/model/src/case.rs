@@ -30,6 +30,9 @@ pub struct Case {
     /// Target length of its batch, in nanoseconds, where it differs from that of other cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_ns: Option<f64>,
+    /// True if its cost is traced instruction by instruction, and no clock rounds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traced: bool,
     /// True if `--quick` leaves it out unless it is named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slow: bool,
@@ -48,6 +51,7 @@ impl Default for Case {
             loads: 0,
             cpus: 1,
             batch_ns: None,
+            traced: false,
             slow: false,
         }
     }

@@ -113,6 +113,8 @@ pub enum Subject {
     Workload(Value),
     /// A person's own programs.
     OwnPrograms(Value),
+    /// A person's own programs at their hooks.
+    HookedPrograms(Value),
 }
 
 impl Subject {
@@ -129,6 +131,11 @@ impl Subject {
     /// A person's own programs.
     pub fn own_programs(programs: &impl Serialize) -> Self {
         Subject::OwnPrograms(data(programs))
+    }
+
+    /// A person's own programs at their hooks.
+    pub fn hooked_programs(programs: &impl Serialize) -> Self {
+        Subject::HookedPrograms(data(programs))
     }
 }
 

@@ -21,7 +21,9 @@ pub use layout::{
     CellNote, Grid, Headline, LOAD, Layout, OFF, ProbedWorkload, SECOND, Scaling, VARIANT,
 };
 pub use need::Need;
-pub use run_facts::{Behaviour, Drift, HotCall, HotLine, HotSpots, MIX};
+pub use run_facts::{
+    Behaviour, Drift, Elsewhere, EventFacts, HotCall, HotLine, HotSpots, MIX, ReachedLines,
+};
 pub use slices::Slices;
 pub use trial::{LoadedEpoch, Observed, Sentinel, SentinelTrial, Trial};
 pub use unit::Unit;

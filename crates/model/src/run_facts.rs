@@ -88,6 +88,50 @@ pub struct HotCall {
     pub instructions: u64,
 }
 
+/// A typical event of a program at its hook.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventFacts {
+    /// The stimulus that led to it.
+    pub stimulus: String,
+    /// Functions that lead from the hook to the program and back, those with the most instructions first.
+    pub dispatch: Vec<HotCall>,
+    /// Functions that the program calls, those with the most instructions first.
+    pub helpers: Vec<HotCall>,
+    /// Events in which the task slept, which are not measured.
+    #[serde(default)]
+    pub slept: u64,
+    /// Lines of the source; `None` of an object without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<ReachedLines>,
+    /// The lines and calls of the event, where they are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_spots: Option<HotSpots>,
+    /// The cost outside of events; `None` where it differs from time to time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Lines of a program's source that its events reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReachedLines {
+    /// Number of lines that were.
+    pub reached: usize,
+    /// Number of lines that are compiled to machine code.
+    pub all: usize,
+    /// The first that was not, as `FILE:LINE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_missed: Option<String>,
+}
+
+/// The cost outside of events that attached programs have: other system calls take a longer way, for example.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// The programs that are attached together.
+    pub programs: Vec<String>,
+    /// Instructions of an operation of the stimulus.
+    pub instructions: f64,
+}
+
 /// Bytes as hexadecimal digits.
 mod digits {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};

@@ -4,6 +4,7 @@
 
 pub mod attach;
 pub mod attaching;
+pub mod hook;
 pub mod program;
 mod workload;
 
@@ -41,10 +42,11 @@ impl Extras {
 }
 
 /// Of the experiments that add some.
-const EXTRAS: [Extras; 4] = [
+const EXTRAS: [Extras; 5] = [
     attach::EXTRAS,
     attaching::EXTRAS,
     workload::EXTRAS,
+    hook::EXTRAS,
     program::EXTRAS,
 ];
 

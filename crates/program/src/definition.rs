@@ -92,7 +92,7 @@ pub struct LoaderCommand {
 }
 
 /// Objects as their paths and their bytes.
-mod objects {
+pub(super) mod objects {
     use std::path::PathBuf;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -109,7 +109,7 @@ mod objects {
         type_of_unnamed: Option<ProgramKind>,
     }
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         objects: &[ObjectFile],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -121,7 +121,7 @@ mod objects {
         serializer.collect_seq(stored)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<ObjectFile>, D::Error> {
         let stored = Vec::<Stored>::deserialize(deserializer)?;

@@ -4,6 +4,7 @@
 mod behaviour;
 mod definition;
 mod expectation;
+mod hooked;
 mod hot_spots;
 mod input;
 mod map_file;
@@ -17,6 +18,7 @@ mod trace;
 pub use behaviour::behaviour;
 pub use definition::{LoaderCommand, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
+pub use hooked::{HookedPrograms, StimulusSource};
 pub use hot_spots::hot_spots;
 pub use input::{Form, Input, InputError};
 pub use map_file::Syntax as MapSyntax;

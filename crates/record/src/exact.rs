@@ -177,6 +177,7 @@ mod tests {
                 ns_per_op: 900.0,
                 ratio: None,
                 attempts: 0,
+                traced: false,
             }),
             ..CaseData::default()
         }

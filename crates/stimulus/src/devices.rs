@@ -3,8 +3,8 @@
 use std::{fs, io, os::fd::OwnedFd, path::Path};
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
-    io::{pread, read, write},
+    fs::{Advice, CWD, Mode, OFlags, fadvise, fsync, openat, statfs},
+    io::{pread, pwrite, read, write},
     pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt},
     rand::{GetRandomFlags, getrandom},
 };
@@ -24,6 +24,24 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "block-read",
         "pread64 (O_DIRECT) of the first 4 KiB of a disk",
         read_disk,
+    )
+    .waiting(),
+    Stimulus::new(
+        "block-write",
+        "pwrite64 of the first 8 KiB of an empty disk (null_blk), fsync: two requests, merged",
+        write_disk,
+    )
+    .waiting(),
+    Stimulus::new(
+        "read-ahead",
+        "fadvise64 (DONTNEED), read of the first 4 KiB of an empty disk (null_blk): it and what follows is read",
+        read_ahead,
+    )
+    .waiting(),
+    Stimulus::new(
+        "shared-folder",
+        "statfs of a folder of another machine (9p), whose answer comes with an interrupt of a device",
+        ask_shared,
     )
     .waiting(),
     Stimulus::new(
@@ -77,6 +95,41 @@ fn read_disk(_: &Context) -> Result<Prepared> {
     Ok(Prepared::new(move || {
         expect_bytes(pread(&disk, &mut memory[start..start + BLOCK], 0)?, BLOCK)
     }))
+}
+
+/// Writes to a disk that keeps nothing; others have data.
+fn write_disk(_: &Context) -> Result<Prepared> {
+    const BLOCKS: usize = 8192;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let disk = openat(CWD, "/dev/nullb0", flags, Mode::empty()).step("open a block device")?;
+    Ok(Prepared::new(move || {
+        expect_bytes(pwrite(&disk, &[1; BLOCKS], 0)?, BLOCKS)?;
+        Ok(fsync(&disk)?)
+    }))
+}
+
+/// Reads from a disk through the page cache, which has nothing of it.
+fn read_ahead(_: &Context) -> Result<Prepared> {
+    const BLOCK: usize = 4096;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let disk = openat(CWD, "/dev/nullb0", flags, Mode::empty()).step("open a block device")?;
+    Ok(Prepared::new(move || {
+        fadvise(&disk, 0, None, Advice::DontNeed)?;
+        expect_bytes(pread(&disk, &mut [0; BLOCK], 0)?, BLOCK)
+    }))
+}
+
+/// Asks for the room of a file system that another machine shares.
+fn ask_shared(_: &Context) -> Result<Prepared> {
+    let mounts = fs::read_to_string("/proc/self/mounts").step("read the mounts")?;
+    let shared = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let folder = words.next()?;
+        (words.next()? == "9p").then(|| folder.to_owned())
+    });
+    let none = io::Error::new(io::ErrorKind::NotFound, "no 9p is mounted here");
+    let shared = shared.ok_or(none).step("find a shared folder")?;
+    Ok(Prepared::new(move || Ok(statfs(&shared).map(drop)?)))
 }
 
 /// Opens a fixed disk that is not empty: the first one that can be opened.

@@ -30,7 +30,8 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "open-missing",
         "open, openat: no such file",
         open_missing_file,
-    ),
+    )
+    .failing(),
     Stimulus::new(
         "file-write",
         "openat (create, truncate), write of 4 KiB, pwrite64, writev, close",

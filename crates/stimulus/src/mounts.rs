@@ -1,11 +1,15 @@
 //! Mounts, in a helper thread that has a mount namespace of its own; and a file system that is mounted nowhere.
 
-use std::{ffi::CStr, os::fd::OwnedFd, path::Path};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::OwnedFd,
+    path::Path,
+};
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat},
-    io::{pread, write},
+    fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat},
+    io::{Errno, pread, write},
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
         MoveMountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind,
@@ -27,6 +31,13 @@ pub(crate) const STIMULI: &[Stimulus] = &[
     )
     .waiting(),
     Stimulus::new("tmpfs", "in another thread: mount (tmpfs), umount2", tmpfs).waiting(),
+    Stimulus::new(
+        "overlay",
+        "in another thread: mount (tmpfs, then overlay on it), openat of a file of the lower layer to write (copied up), \
+         openat (create), umount2 ×2",
+        overlay,
+    )
+    .waiting(),
     Stimulus::new(
         "fsopen",
         "in another thread: fsopen (tmpfs), fsconfig, fsmount, close, move_mount, umount2, close",
@@ -75,6 +86,51 @@ fn tmpfs(context: &Context) -> Result<Prepared> {
         mount("stimulus", folder, "tmpfs", MountFlags::empty(), SIZE)?;
         detach(folder)
     })
+}
+
+fn overlay(context: &Context) -> Result<Prepared> {
+    apart(context, |folder| {
+        mount(
+            "stimulus",
+            folder,
+            "tmpfs",
+            MountFlags::empty(),
+            c"size=256k",
+        )?;
+        let layered = on_layers(folder);
+        detach(folder)?;
+        layered
+    })
+}
+
+/// Copies a file up and makes another one, in an overlay of two folders in this one.
+fn on_layers(folder: &Path) -> rustix::io::Result<()> {
+    let at = |name: &str| folder.join(name);
+    for name in ["lower", "upper", "work", "merged"] {
+        mkdirat(CWD, at(name), Mode::RWXU)?;
+    }
+    let create = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    write(openat(CWD, at("lower/old"), create, Mode::RUSR)?, &[1; 64])?;
+    let folder = folder.display();
+    let options = format!("lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work");
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    let merged = at("merged");
+    mount(
+        "stimulus",
+        &merged,
+        "overlay",
+        MountFlags::empty(),
+        options.as_c_str(),
+    )?;
+    let opened = openat(
+        CWD,
+        at("merged/old"),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .and_then(|_| openat(CWD, at("merged/new"), create, Mode::RUSR));
+    drop(opened?);
+    detach(&merged)
 }
 
 fn open_file_system(context: &Context) -> Result<Prepared> {

@@ -51,12 +51,14 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "tcp-reset",
         "socket, setsockopt (SO_LINGER), connect, accept4, close (reset), recvfrom: ECONNRESET, close",
         reset,
-    ),
+    )
+    .failing(),
     Stimulus::new(
         "tcp-refused",
         "socket, connect: ECONNREFUSED, close",
         refused,
-    ),
+    )
+    .failing(),
     Stimulus::new("tcp-listen4", LISTEN_CALLS, |_| listening(V4)),
     Stimulus::new("tcp-listen6", LISTEN_CALLS, |_| listening(V6)),
     Stimulus::new("udp4", UDP_CALLS, |_| udp(V4)),

@@ -42,6 +42,8 @@ pub struct Stimulus {
     pub about: &'static str,
     /// True if an operation waits for a timer, another thread or a child process, and so gives up the CPU.
     pub waits: bool,
+    /// True if what an operation is for fails, so that programs take the way of failures.
+    pub fails: bool,
     prepare: fn(&Context) -> Result<Prepared>,
 }
 
@@ -56,6 +58,7 @@ impl Stimulus {
             name,
             about,
             waits: false,
+            fails: false,
             prepare,
         }
     }
@@ -65,6 +68,15 @@ impl Stimulus {
     pub const fn waiting(self) -> Self {
         Self {
             waits: true,
+            ..self
+        }
+    }
+
+    /// Marks the stimulus as one whose main call fails.
+    #[must_use]
+    pub const fn failing(self) -> Self {
+        Self {
+            fails: true,
             ..self
         }
     }

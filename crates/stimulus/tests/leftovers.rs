@@ -13,9 +13,14 @@ const OPERATIONS: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Stimuli for guests alone: a disk of this name may have data here.
+const OF_NULL_BLK: [&str; 2] = ["block-write", "read-ahead"];
+
 /// Stimuli that need a privilege or a kernel option. All others must work on any machine that runs tests.
 const OPTIONAL: &[&str] = &[
     "block-read",
+    "overlay",
+    "shared-folder",
     "capabilities",
     "fallocate",
     "fsopen",
@@ -104,7 +109,7 @@ fn each_stimulus_operates_and_leaves_nothing() {
         ],
         folder: folder.path().to_owned(),
     };
-    for stimulus in all() {
+    for stimulus in all().filter(|one| !OF_NULL_BLK.contains(&one.name)) {
         let before = Resources::count(folder.path());
         let mut prepared = match stimulus.prepare(&context) {
             Ok(prepared) => prepared,
@@ -133,6 +138,7 @@ fn each_stimulus_operates_and_leaves_nothing() {
 /// Prepared stimuli do not disturb each other.
 fn all_at_once(context: &Context) {
     let mut prepared: Vec<_> = all()
+        .filter(|one| !OF_NULL_BLK.contains(&one.name))
         .filter_map(|stimulus| Some((stimulus, stimulus.prepare(context).ok()?)))
         .collect();
     for _ in 0..2 {

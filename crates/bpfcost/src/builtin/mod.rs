@@ -7,6 +7,7 @@ pub mod attach;
 pub mod attaching;
 mod batch;
 mod factor;
+pub mod hook;
 pub mod kretprobe;
 pub mod ladder;
 pub mod map;

@@ -28,6 +28,7 @@ use bpfcost_bpf::{
     program::{Body, Change, LoopForm, NativeProgram, ProgramKind, Restore, Spliced},
 };
 
+pub(super) use self::epoch::secondary;
 use self::{
     epoch::ProgramEpoch,
     work::{Part, Work},
@@ -56,7 +57,7 @@ impl Programs {
     pub fn data_of(subject: &Subject) -> Result<Option<OwnPrograms>> {
         match subject {
             Subject::OwnPrograms(programs) => Ok(Some(OwnPrograms::deserialize(programs)?)),
-            Subject::BuiltIn | Subject::Workload(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 

@@ -98,7 +98,7 @@ impl Workload {
     pub fn definition_of(subject: &Subject) -> Result<Option<Definition>> {
         match subject {
             Subject::Workload(definition) => Ok(Some(Definition::deserialize(definition)?)),
-            Subject::BuiltIn | Subject::OwnPrograms(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 

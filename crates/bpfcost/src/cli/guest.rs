@@ -14,7 +14,7 @@ use super::{
     place::{self, Observer, Outcome},
     select,
 };
-use crate::builtin::{program::Programs, workload::Workload};
+use crate::builtin::{hook::Hooks, program::Programs, workload::Workload};
 use bpfcost_measure::{self, Event, Measurements};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, read_journal};
@@ -40,6 +40,9 @@ enum Part {
         /// Have the host's files.
         #[arg(long)]
         host_files: bool,
+        /// Words of the kernel's command line that it hands on.
+        #[arg(hide = true)]
+        of_kernel: Vec<String>,
     },
     /// Inside a guest: measure what the shared folder asks for.
     Inside {
@@ -59,7 +62,7 @@ enum Part {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.part {
-        Part::First { host_files } => {
+        Part::First { host_files, .. } => {
             Err(first(*host_files, &["guest", "inside"], "--early").into())
         }
         Part::Inside { early } => inside(*early),
@@ -107,9 +110,11 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let requests = || channel.requests().context("cannot read the shared folder");
     let subject = &job.plan.subject;
     let programs = Programs::data_of(subject)?.filter(|programs| programs.hot_spots);
+    let tracer = || Ok::<_, anyhow::Error>(Rc::new(HostTracer::new(requests()?)));
     let experiment: Box<dyn Experiment> = if let Some(programs) = programs {
-        let tracer = Rc::new(HostTracer::new(requests()?));
-        Box::new(Programs::new(programs)?.with_tracer(tracer))
+        Box::new(Programs::new(programs)?.with_tracer(tracer()?))
+    } else if let Some(hooked) = Hooks::data_of(subject)? {
+        Box::new(Hooks::with_tracer(hooked, tracer()?)?)
     } else if let Some(definition) = outside::wanted(&job.plan)? {
         let host_load = Rc::new(HostLoad::new(requests()?));
         Box::new(Workload::new(definition).with_outside(host_load))

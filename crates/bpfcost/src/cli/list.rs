@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use comfy_table::Table;
+use serde_json::json;
 
 use super::{exit::Exit, output::say, select};
 use crate::builtin;
@@ -21,6 +22,9 @@ fn targets(described: &Description) -> Vec<String> {
 pub(super) struct Args {
     /// The experiment to describe
     experiment: Option<String>,
+    /// List what can make events for programs at hooks (program --stimulus)
+    #[arg(long, conflicts_with = "experiment")]
+    stimuli: bool,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: ListFormat,
@@ -28,6 +32,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.experiment {
+        None if args.stimuli => stimuli(args.format)?,
         None => experiments(args.format)?,
         Some(name) => cases(name, args.format)?,
     }
@@ -41,6 +46,27 @@ fn experiments(format: ListFormat) -> Result<()> {
     if let ListFormat::Table = format {
         say!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT")?;
     }
+    Ok(())
+}
+
+fn stimuli(format: ListFormat) -> Result<()> {
+    let all = bpfcost_stimulus::all();
+    if let ListFormat::Json = format {
+        let entry =
+            |one: &bpfcost_stimulus::Stimulus| json!({ "name": one.name, "about": one.about });
+        return Ok(say!(
+            "{}",
+            serde_json::to_string_pretty(&all.map(entry).collect::<Vec<_>>())?
+        )?);
+    }
+    let mut table = table(["stimulus", "system calls of one operation"]);
+    for one in all {
+        table.add_row([one.name, one.about]);
+    }
+    say!(
+        "{}\n\nMake events by one: bpfcost program FILE.bpf.o --on exact:6.12 --stimulus NAME",
+        table.trim_fmt()
+    )?;
     Ok(())
 }
 

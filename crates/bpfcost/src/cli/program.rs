@@ -2,6 +2,7 @@
 //! measured like every other one.
 
 mod expected;
+mod hooked;
 
 use std::{
     env,
@@ -11,7 +12,8 @@ use std::{
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::{
     Error,
-    program::{ObjectFile, PacketContext, ProgramKind, Settings},
+    hook::Hook,
+    program::{ObjectFile, PacketContext, ProgramEntry, ProgramKind, Settings},
 };
 
 use super::{
@@ -21,7 +23,7 @@ use super::{
     output::note,
     parse, place,
 };
-use crate::builtin::program::Programs;
+use crate::builtin::{hook::Hooks, program::Programs};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Experiment, MIX, Role};
 use bpfcost_program::{Expected, Input, LoaderCommand, OwnPrograms, inputs, maps, slots};
@@ -35,6 +37,10 @@ use bpfcost_target::Host;
 /// head, tail, metadata and bytes of the packet, fields of an skb. Every run must return what the program returns when
 /// it is run alone, and the last one must leave the same packet. Its maps are its own: nothing is pinned or shared.
 /// XDP, tc and tcx, cgroup_skb, socket filters, raw tracepoints and syscall programs can be run like this.
+///
+/// On exact targets, all others are attached at their own hooks instead: kprobe, fentry, tracepoint, LSM, uprobe and so on. A
+/// stimulus that leads to the hook is found, and the instructions of each event are counted: from the hook to the program
+/// and back (dispatch), in the program, and in what it calls.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cpus", |cpus| cpus.help("Run on this CPU, e.g. 3").long_help(None)),
@@ -46,7 +52,7 @@ Examples:
   bpfcost program lb.bpf.o --input web.pcap             each packet of a capture
   bpfcost program lb.bpf.o --against main/lb.bpf.o      two builds in one run, with a verdict
   bpfcost program lb.bpf.o --on exact:6.12 --quick      instructions instead of nanoseconds, in a guest
-To measure a program where it is attached, kprobes and fentry included: bpfcost overhead"
+  bpfcost program opensnoop.bpf.o --on exact:6.12       programs at hooks: instructions of an event"
 )]
 pub(super) struct Args {
     /// The compiled object
@@ -118,6 +124,14 @@ pub(super) struct Args {
     /// A run of each program is traced instruction by instruction. The object needs line numbers: compile it with -g.
     #[arg(long, hide_short_help = true)]
     hot_spots: bool,
+    /// Attach a program elsewhere than its section says: PROGRAM=FUNCTION, PROGRAM=CATEGORY:NAME, … [repeatable]
+    #[arg(long = "at", value_name = "PROGRAM=HOOK", hide_short_help = true)]
+    targets: Vec<String>,
+    /// Make events of programs at hooks by this stimulus or command [default: the stimulus that does it best]
+    ///
+    /// A stimulus is one of the menu: bpfcost list --stimuli. Anything else is a command, which must end by itself.
+    #[arg(long, value_name = "NAME|COMMAND", hide_short_help = true)]
+    stimulus: Option<String>,
     /// Also run programs that signal, send, print, or write to processes or perf buffers
     #[arg(long)]
     allow_effects: bool,
@@ -142,18 +156,30 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     if args.hot_spots {
         traceable(&options.on)?;
     }
-    let subject = subject(args)?;
-    let programs = Programs::new(subject.clone())?;
-    if let Some(why) = programs.misfit() {
-        return Err(usage(format!("{why}\n  See: bpfcost program --help")));
+    let objects = Objects::read(args)?;
+    let subject = objects.looped(args)?;
+    let mut plans = Vec::new();
+    if !subject.programs.is_empty() {
+        let programs = Programs::new(subject.clone())?;
+        if let Some(why) = programs.misfit() {
+            return Err(usage(format!("{why}\n  See: bpfcost program --help")));
+        }
+        if let Some(why) = programs.unmixed() {
+            return Err(usage(format!("--mix: {why}")));
+        }
+        let experiment =
+            || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::new(subject.clone())?)) };
+        plans = measurement::plans(options, experiment, args.budget, &host)?;
+        expected::complete(&subject, plans.iter().map(|(_, plan)| plan))?;
     }
-    if let Some(why) = programs.unmixed() {
-        return Err(usage(format!("--mix: {why}")));
+    if subject.programs.is_empty() {
+        hooked::nothing_looped(args)?;
     }
-    let experiment =
-        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Programs::new(subject.clone())?)) };
-    let plans = measurement::plans(options, experiment, args.budget, &host)?;
-    expected::complete(&subject, plans.iter().map(|(_, plan)| plan))?;
+    if let Some(subject) = hooked::subject(args, &objects)? {
+        let experiment =
+            || -> Result<Box<dyn Experiment>> { Ok(Box::new(Hooks::new(subject.clone())?)) };
+        plans.extend(measurement::plans(options, experiment, args.budget, &host)?);
+    }
     if !options.dry_run {
         for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
             place::able(&host, &**experiment)?;
@@ -176,64 +202,164 @@ fn program_kind(word: &str) -> Result<ProgramKind, String> {
     named.ok_or_else(|| format!("programs of these types can be run in a loop: {words}"))
 }
 
-/// What the command line names.
-fn subject(args: &Args) -> Result<OwnPrograms> {
-    let read = |path: &Path| Ok::<_, Error>(ObjectFile::read(path)?.with_type(args.kind));
-    let object = read(&args.object)?;
-    let old = args.against.as_deref().map(read).transpose()?;
-    if let Some(kind) = args.kind
-        && object.programs()?.iter().all(|program| program.is_named)
-    {
-        return Err(usage(format!(
-            "--type {}: the sections of all programs of {} tell their types, which they keep\n  Leave it out",
-            kind.word(),
-            object.path().display()
-        )));
-    }
-    let settings = Settings {
-        allow_effects: args.allow_effects,
-        ..Settings::default()
-    };
-    let programs = if args.programs.is_empty() {
-        in_both(&object, loopable(&object, &settings)?, old.as_ref())?
-    } else {
+/// What the command line names: objects, and which of their programs are measured how.
+struct Objects {
+    /// The object, and behind it the one that it is compared with, if there is one.
+    files: Vec<ObjectFile>,
+    settings: Settings,
+    /// Programs to be run in a loop.
+    looped: Vec<String>,
+    /// Programs to be attached at their hooks.
+    hooked: Vec<String>,
+}
+
+impl Objects {
+    fn read(args: &Args) -> Result<Self> {
+        let read = |path: &Path| Ok::<_, Error>(ObjectFile::read(path)?.with_type(args.kind));
+        let object = read(&args.object)?;
+        let old = args.against.as_deref().map(read).transpose()?;
+        if let Some(kind) = args.kind
+            && object.programs()?.iter().all(|program| program.is_named)
+        {
+            return Err(usage(format!(
+                "--type {}: the sections of all programs of {} tell their types, which they keep\n  Leave it out",
+                kind.word(),
+                object.path().display()
+            )));
+        }
+        let settings = Settings {
+            allow_effects: args.allow_effects,
+            ..Settings::default()
+        };
         measurement::once(&args.programs)?;
-        args.programs.clone()
-    };
-    let objects: Vec<ObjectFile> = std::iter::once(object).chain(old).collect();
-    let kinds = kinds(&objects, &programs)?;
-    let inputs = if args.inputs.is_empty() {
-        default_inputs(&kinds)?
-    } else {
-        inputs(&args.inputs)?
-    };
-    if inputs.iter().any(|input| input.name == MIX) {
-        return Err(usage(format!(
-            "a packet is called {MIX}, which is the name of all packets in turn (--mix)\n  Rename its file"
-        )));
+        let Chosen { looped, hooked } = Chosen::from_args(args, &object, &settings)?;
+        let (looped, hooked) = in_both(&object, looped, hooked, old.as_ref())?;
+        Ok(Objects {
+            files: std::iter::once(object).chain(old).collect(),
+            settings,
+            looped,
+            hooked,
+        })
     }
-    let mut context = PacketContext::default();
-    for words in &args.contexts {
-        let added = context.add(words, &kinds);
-        added.map_err(|why| usage(format!("--context {why}")))?;
+
+    /// The programs that run in a loop, on packets; maybe none.
+    fn looped(&self, args: &Args) -> Result<OwnPrograms> {
+        let kinds = kinds(&self.files, &self.looped)?;
+        let inputs = if args.inputs.is_empty() {
+            default_inputs(&kinds)?
+        } else {
+            inputs(&args.inputs)?
+        };
+        if inputs.iter().any(|input| input.name == MIX) {
+            return Err(usage(format!(
+                "a packet is called {MIX}, which is the name of all packets in turn (--mix)\n  Rename its file"
+            )));
+        }
+        let mut context = PacketContext::default();
+        for words in &args.contexts {
+            let added = context.add(words, &kinds);
+            added.map_err(|why| usage(format!("--context {why}")))?;
+        }
+        let setup = args.setup.as_deref();
+        let setup = setup.map(|line| loader("--setup", line, &args.options.on));
+        Ok(OwnPrograms {
+            inputs,
+            mix: args.mix,
+            hot_spots: args.hot_spots,
+            settings: Settings {
+                context,
+                ..self.settings(args)?
+            },
+            setup: setup.transpose()?,
+            expected: Expected::parse(&args.expected, &self.files[0])?,
+            objects: self.files.clone(),
+            programs: self.looped.clone(),
+        })
     }
-    let setup = args.setup.as_deref();
-    let setup = setup.map(|line| loader(line, &args.options.on));
-    Ok(OwnPrograms {
-        inputs,
-        mix: args.mix,
-        hot_spots: args.hot_spots,
-        settings: Settings {
-            maps: maps(&args.maps, &objects[0])?,
-            slots: slots(&args.also, &objects)?,
-            context,
-            ..settings
-        },
-        setup: setup.transpose()?,
-        expected: Expected::parse(&args.expected, &objects[0])?,
-        objects,
-        programs,
-    })
+
+    /// How objects are loaded.
+    fn settings(&self, args: &Args) -> Result<Settings> {
+        Ok(Settings {
+            maps: maps(&args.maps, &self.files[0])?,
+            slots: slots(&args.also, &self.files)?,
+            ..self.settings.clone()
+        })
+    }
+}
+
+/// Programs by how they are measured.
+struct Chosen {
+    looped: Vec<String>,
+    hooked: Vec<String>,
+}
+
+impl Chosen {
+    /// The named programs, or all that can be measured on these targets; why not, if none can.
+    fn from_args(args: &Args, object: &ObjectFile, settings: &Settings) -> Result<Self> {
+        let with_hooks = object.hooks()?;
+        let names = with_hooks.iter().map(|hook| hook.program.clone());
+        let hooks: Vec<String> = names.collect();
+        let all = object.programs()?;
+        let counts = args
+            .options
+            .on
+            .iter()
+            .all(|target| target.starts_with("exact:"));
+        let can_attach = counts && !args.options.on.is_empty();
+        let is_hooked = |name: &String| {
+            let one = all.iter().find(|one| one.name == *name);
+            let is_looped = one.is_some_and(|one| match one.kind {
+                Ok(ProgramKind::RawTracepoint) => {
+                    !(can_attach && is_at_tracepoint(args, name, &with_hooks))
+                }
+                Ok(_) => true,
+                Err(_) => false,
+            });
+            hooks.contains(name) && !is_looped
+        };
+        if !args.programs.is_empty() {
+            let (hooked, looped): (Vec<String>, Vec<String>) =
+                args.programs.iter().cloned().partition(is_hooked);
+            if let Some(first) = hooked.first()
+                && !can_attach
+            {
+                let why = all.iter().find(|one| one.name == *first);
+                let why = why
+                    .and_then(|one| one.kind.clone().err())
+                    .unwrap_or_default();
+                return Err(hooked::not_here(object, first, &why));
+            }
+            return Ok(Chosen { looped, hooked });
+        }
+        let hooked: Vec<String> = hooks
+            .iter()
+            .filter(|name| is_hooked(name))
+            .cloned()
+            .collect();
+        let hooked = if can_attach { hooked } else { Vec::new() };
+        let (mut looped, others) = loopable(all, settings);
+        looped.retain(|name| !hooked.contains(name));
+        let others: Vec<String> = others
+            .into_iter()
+            .filter(|(name, _)| !hooked.contains(name))
+            .map(|(_, why)| why)
+            .collect();
+        let others = others.join("\n");
+        if looped.is_empty() && hooked.is_empty() {
+            return Err(usage(format!("{}: {others}", object.path().display())));
+        }
+        if !others.is_empty() {
+            note!("not measured: {others}");
+        }
+        Ok(Chosen { looped, hooked })
+    }
+}
+
+/// True if a raw tracepoint program is to be attached: its tracepoint is known, and no context is given to run it with.
+fn is_at_tracepoint(args: &Args, name: &str, hooks: &[Hook]) -> bool {
+    let is_named = |words: &String| words.split_once('=').is_some_and(|(one, _)| one == name);
+    let has_target = |hook: &Hook| hook.program == name && hook.target.is_some();
+    args.targets.iter().any(is_named) || args.inputs.is_empty() && hooks.iter().any(has_target)
 }
 
 /// Refuses targets on which no one sees single instructions.
@@ -250,11 +376,11 @@ fn traceable(targets: &[String]) -> Result<()> {
     )))
 }
 
-/// A loader, started where this program is.
-fn loader(line: &str, targets: &[String]) -> Result<LoaderCommand> {
+/// A loader or stimulus, started where this program is.
+fn loader(option: &str, line: &str, targets: &[String]) -> Result<LoaderCommand> {
     let counts = |target: &String| target.starts_with("exact:");
     Ok(LoaderCommand {
-        command: command::split("--setup", line)?,
+        command: command::split(option, line)?,
         folder: env::current_dir().context("there is no current folder")?,
         // The clock of such a guest counts instructions, and leaps to the next deadline while there are none.
         limit_s: (!targets.iter().any(counts)).then_some(LOADER_S),
@@ -264,11 +390,12 @@ fn loader(line: &str, targets: &[String]) -> Result<LoaderCommand> {
 /// The programs that the old object has too; says which one of them has not.
 fn in_both(
     object: &ObjectFile,
-    programs: Vec<String>,
+    looped: Vec<String>,
+    hooked: Vec<String>,
     old: Option<&ObjectFile>,
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, Vec<String>)> {
     let Some(old) = old else {
-        return Ok(programs);
+        return Ok((looped, hooked));
     };
     let names = |object: &ObjectFile| -> Result<Vec<String>> {
         let programs = object.programs()?.into_iter();
@@ -280,9 +407,12 @@ fn in_both(
         .filter(|name| !now.contains(name))
         .cloned()
         .collect();
-    let (both, new): (Vec<String>, Vec<String>) =
-        programs.into_iter().partition(|name| before.contains(name));
-    if both.is_empty() {
+    let in_old = |programs: Vec<String>| -> (Vec<String>, Vec<String>) {
+        programs.into_iter().partition(|name| before.contains(name))
+    };
+    let ((looped, new), (hooked, more)) = (in_old(looped), in_old(hooked));
+    let new = [new, more].concat();
+    if looped.is_empty() && hooked.is_empty() {
         return Err(usage(format!(
             "{} has none of these programs: {}",
             old.path().display(),
@@ -298,7 +428,7 @@ fn in_both(
             );
         }
     }
-    Ok(both)
+    Ok((looped, hooked))
 }
 
 /// The types of the chosen programs.
@@ -322,24 +452,16 @@ fn default_inputs(kinds: &[ProgramKind]) -> Result<Vec<Input>> {
     Ok(defaults)
 }
 
-/// All programs that can be run in a loop; why not, if none can. Says which others there are.
-fn loopable(object: &ObjectFile, settings: &Settings) -> Result<Vec<String>> {
-    let all = object.programs()?;
+/// All programs that can be run in a loop, and why each of the others can't.
+fn loopable(all: Vec<ProgramEntry>, settings: &Settings) -> (Vec<String>, Vec<(String, String)>) {
     let (mut names, mut others) = (Vec::new(), Vec::new());
     for program in all {
         match (program.forbidden(settings), program.kind) {
             (None, Ok(_)) => names.push(program.name),
-            (Some(why), Ok(_)) | (_, Err(why)) => others.push(why),
+            (Some(why), Ok(_)) | (_, Err(why)) => others.push((program.name, why)),
         }
     }
-    let others = others.join("\n");
-    if names.is_empty() {
-        return Err(usage(format!("{}: {others}", object.path().display())));
-    }
-    if !others.is_empty() {
-        note!("not measured: {others}");
-    }
-    Ok(names)
+    (names, others)
 }
 
 /// Refuses programs of which this kernel takes none.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
-use crate::builtin::{self, program::Programs, workload::Workload};
+use crate::builtin::{self, hook::Hooks, program::Programs, workload::Workload};
 use bpfcost_measure::Plan;
 use bpfcost_model::{Case, Experiment, Pair, Role};
 use bpfcost_text::suggest;
@@ -54,6 +54,9 @@ pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
     }
     if let Some(programs) = Programs::data_of(&plan.subject)? {
         return Ok(Box::new(Programs::new(programs)?));
+    }
+    if let Some(programs) = Hooks::data_of(&plan.subject)? {
+        return Ok(Box::new(Hooks::new(programs)?));
     }
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }

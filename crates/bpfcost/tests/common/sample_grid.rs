@@ -244,6 +244,7 @@ fn floor(driver: &str, cost: f64) -> CaseRecord {
             ns_per_op: cost,
             ratio: Some(2.0),
             attempts: 1,
+            traced: false,
         }),
         samples: vec![],
         secondary: BTreeMap::new(),

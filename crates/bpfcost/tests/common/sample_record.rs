@@ -303,6 +303,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
             ns_per_op: made.cost * 1.01,
             ratio: (made.name != "tcp-v4-lru-warmup").then_some(1.9996),
             attempts: 1,
+            traced: false,
         }),
         net: Some(Net {
             bracket: [low, high],

@@ -24,6 +24,7 @@ pub fn measured(
                     ns_per_op,
                     ratio: Some(2.0),
                     attempts: 1,
+                    traced: false,
                 },
             });
         }

@@ -20,6 +20,7 @@ mod faults;
 mod features;
 mod frame_pointer;
 mod gate;
+mod hook;
 mod inside;
 mod interrupts;
 mod iperf3;

@@ -1,6 +1,6 @@
 //! Events of a program, as a trace has them.
 
-use std::{collections::BTreeMap, ops::AddAssign};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub struct Event {
     pub own: BTreeMap<u64, u64>,
     /// Those elsewhere in the kernel, by the address in the program from which they were called.
     pub called: BTreeMap<u64, u64>,
+    /// First addresses of what is called, by the same.
+    #[serde(default)]
+    pub callees: BTreeMap<u64, u64>,
     /// Those of interrupts and faults, which are not of the event.
     pub interrupts: u64,
     /// Those of other programs at this hook, and of other events, which are not of this one.
@@ -37,6 +40,9 @@ pub struct ProgramTrace {
     pub events: Vec<EventParts>,
     /// One with the median of instructions, or next to it; an empty one if there was no event.
     pub typical: Event,
+    /// Addresses of the program at which an event was.
+    #[serde(default)]
+    pub reached: BTreeSet<u64>,
     /// Runs of the program that no known way led to.
     pub unexplained: u64,
     /// Events in which the task slept.
@@ -50,20 +56,14 @@ pub struct Trace {
     pub programs: Vec<ProgramTrace>,
     /// Instructions of the kernel in the window, but for those of interrupts.
     pub window: u64,
+    /// Those of them that are of events, of whichever program.
+    pub spent: u64,
 }
 
 impl EventParts {
     /// All of its instructions.
     pub fn total(&self) -> u64 {
         self.dispatch + self.body + self.helpers
-    }
-}
-
-impl AddAssign for EventParts {
-    fn add_assign(&mut self, other: Self) {
-        self.dispatch += other.dispatch;
-        self.body += other.body;
-        self.helpers += other.helpers;
     }
 }
 
@@ -83,6 +83,7 @@ impl Event {
 pub(super) struct Events {
     parts: Vec<EventParts>,
     first: Vec<Event>,
+    reached: BTreeSet<u64>,
 }
 
 /// Events that are kept instruction by instruction.
@@ -91,6 +92,7 @@ const KEPT: usize = 256;
 impl Events {
     pub(super) fn push(&mut self, event: Event) {
         self.parts.push(event.parts());
+        self.reached.extend(event.own.keys());
         if self.first.len() < KEPT {
             self.first.push(event);
         }
@@ -104,6 +106,7 @@ impl Events {
         ProgramTrace {
             typical: self.first.into_iter().min_by_key(off).unwrap_or_default(),
             events: self.parts,
+            reached: self.reached,
             unexplained,
             slept,
         }

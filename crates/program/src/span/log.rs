@@ -1,8 +1,6 @@
 //! What was executed since the beginning of a span, and what each instruction is of once its end is known.
 
-use bpfcost_bpf::program::MachineCode;
-
-use super::{event::Event, watch::Span};
+use super::{event::Event, watch::WatchedProgram};
 
 /// A frame that the log knows: where in the log it begins, and in which frame.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +34,8 @@ pub(super) struct Log {
 enum Part {
     Dispatch,
     Body,
-    /// Called from this address of the program.
-    Helper(u64),
+    /// Called from the program by this frame.
+    Helper(u32),
     Interrupt,
     Other,
     /// The function with the hook, which a trampoline calls.
@@ -82,44 +80,48 @@ impl Log {
         });
     }
 
-    /// The event of a run of the program `code`, whose first frame is `run`, in the span that began with `root`; `runs` are
-    /// those of all programs in it.
+    /// The event of a run of `program`, whose first frame is `run`, in the span that began with `root`; `runs` are
+    /// those of all programs in it. Beside it, the instructions of the span that are of no event within it.
     pub(super) fn event(
         &self,
         root: u32,
         run: u32,
         runs: &[u32],
-        code: &MachineCode,
-        span: &Span,
-    ) -> Event {
+        program: &WatchedProgram,
+    ) -> (Event, u64) {
         let begin = self.nodes[root as usize].begin;
         let mut parts: Vec<Option<Part>> = vec![None; self.nodes.len()];
         parts[root as usize] = Some(Part::Dispatch);
         for &one in runs {
             parts[one as usize] = Some(if one == run { Part::Body } else { Part::Other });
         }
-        let mut event = Event::default();
+        let (mut event, mut spent) = (Event::default(), 0);
         for entry in &self.entries[begin..] {
-            let part = self.part(entry.node, code, span, &mut parts);
+            let part = self.part(entry.node, program, &mut parts);
+            let is_own = !matches!(part, None | Some(Part::Function | Part::Interrupt));
+            spent += u64::from(is_own && !entry.is_taken);
             match part {
                 Some(Part::Function) | None => {}
                 Some(_) if entry.is_taken => event.others += 1,
                 Some(Part::Dispatch) => *event.dispatch.entry(entry.address).or_default() += 1,
                 Some(Part::Body) => *event.own.entry(entry.address).or_default() += 1,
-                Some(Part::Helper(site)) => *event.called.entry(site).or_default() += 1,
+                Some(Part::Helper(frame)) => {
+                    let Node { site, entry, .. } = self.nodes[frame as usize];
+                    *event.called.entry(site).or_default() += 1;
+                    event.callees.insert(site, entry);
+                }
                 Some(Part::Interrupt) => event.interrupts += 1,
                 Some(Part::Other) => event.others += 1,
             }
         }
-        event
+        (event, spent)
     }
 
     /// The part of the event that a frame is; `None` outside of it. `known` holds those of frames that were asked for.
     fn part(
         &self,
         node: u32,
-        code: &MachineCode,
-        span: &Span,
+        program: &WatchedProgram,
         known: &mut [Option<Part>],
     ) -> Option<Part> {
         // The frames from here to one that is known, which is no more than the depth of a stack.
@@ -140,11 +142,15 @@ impl Log {
             known[inner as usize] = Some(match outer {
                 _ if is_context => Part::Interrupt,
                 Part::Interrupt | Part::Function | Part::Other => outer,
-                Part::Dispatch if span.has(entry) && !span.has(site) => Part::Function,
+                Part::Dispatch if program.hook(entry).is_some_and(|hook| !hook.has(site)) => {
+                    Part::Function
+                }
                 Part::Dispatch => Part::Dispatch,
-                Part::Body | Part::Helper(_) if code.function(entry).is_some() => Part::Body,
-                Part::Body => Part::Helper(site),
-                Part::Helper(site) => Part::Helper(site),
+                Part::Body | Part::Helper(_) if program.code.function(entry).is_some() => {
+                    Part::Body
+                }
+                Part::Body => Part::Helper(inner),
+                Part::Helper(frame) => Part::Helper(frame),
             });
             at = inner;
         }

@@ -24,6 +24,7 @@ pub struct TraceReader {
     slept: Vec<u64>,
     in_window: bool,
     window: u64,
+    spent: u64,
 }
 
 /// A span under way, with the first frames of its programs.
@@ -104,17 +105,17 @@ impl TraceReader {
                 .map(|(events, (unexplained, slept))| events.finish(unexplained, slept))
                 .collect(),
             window: self.window,
+            spent: self.spent,
         }
     }
 
     fn program_at(&self, address: u64) -> Option<usize> {
         let mut programs = self.watch.programs.iter();
-        programs.position(|one| {
-            one.code
-                .functions
-                .first()
-                .is_some_and(|main| main.start == address)
-        })
+        programs.position(|one| one.begins(address))
+    }
+
+    fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.watch.programs.iter().flat_map(|one| &one.spans)
     }
 
     fn mark_window(&mut self, address: u64) {
@@ -168,21 +169,13 @@ impl TraceReader {
             Span::Call(functions) => functions.contains(&frame.entry),
             Span::Visit => is_context && self.stack.depth() == 1,
         };
-        self.watch.programs.iter().any(|one| {
-            begins(&one.span)
-                || one
-                    .code
-                    .functions
-                    .first()
-                    .is_some_and(|main| main.start == frame.entry)
-        })
+        self.spans().any(begins) || self.program_at(frame.entry).is_some()
     }
 
     /// A jump is taken as a call where it leads from a function to its hook, or to a program.
     fn jumped(&mut self, from: u64, to: u64) {
         let to_hook = |span: &Span| span.leads_from(from) && !span.has(to);
-        let mut programs = self.watch.programs.iter();
-        if programs.any(|one| to_hook(&one.span)) || self.program_at(to).is_some() {
+        if self.spans().any(to_hook) || self.program_at(to).is_some() {
             self.stack.enter(to, from);
             self.entered();
             return;
@@ -193,7 +186,7 @@ impl TraceReader {
         let depth = self.stack.depth();
         let frames = self.stack.frames(depth - 1);
         if let Some(top) = frames.last()
-            && self.watch.programs.iter().any(|one| back(top, &one.span))
+            && self.spans().any(|span| back(top, span))
         {
             self.leave(depth - 1, frames.len() - 1);
         }
@@ -227,10 +220,9 @@ impl TraceReader {
 
     /// The frame with which the span of a program that has just begun did begin.
     fn root(&self, program: usize, frames: &[Frame]) -> Option<usize> {
-        let span = &self.watch.programs[program].span;
         let kernel = &self.watch.kernel;
         let last = |wanted: &dyn Fn(&Frame) -> bool| frames.iter().rposition(wanted);
-        match span {
+        let root = |span: &Span| match span {
             Span::Program => frames.len().checked_sub(1),
             Span::Function { .. } => last(&|frame| span.leads_from(frame.site)).or_else(|| {
                 let base = frames.first()?;
@@ -246,7 +238,12 @@ impl TraceReader {
                 Some(at)
             }
             Span::Visit => (self.stack.depth() == 1).then_some(0),
-        }
+        };
+        self.watch.programs[program]
+            .spans
+            .iter()
+            .filter_map(root)
+            .max()
     }
 
     /// Ends frames, and the spans that began with them.
@@ -273,12 +270,13 @@ impl TraceReader {
         ended.sort_by_key(|one| std::cmp::Reverse(one.root));
         for span in ended {
             let runs: Vec<u32> = span.runs.iter().map(|(_, run)| *run).collect();
-            for &(program, run) in &span.runs {
+            for (place, &(program, run)) in span.runs.iter().enumerate() {
                 let watched = &self.watch.programs[program];
-                let event = self
-                    .log
-                    .event(span.root, run, &runs, &watched.code, &watched.span);
+                let (event, spent) = self.log.event(span.root, run, &runs, watched);
                 self.events[program].push(event);
+                if place == 0 {
+                    self.spent += spent;
+                }
             }
             self.log.take(span.root);
         }

@@ -89,7 +89,7 @@ fn read(spans: &[Span], window: Option<(u64, u64)>, trace: &[Instruction]) -> Tr
             code: MachineCode {
                 functions: vec![function(start), function(start + 0x100)],
             },
-            span: span.clone(),
+            spans: vec![span.clone()],
         }
     });
     let watch = Watch {
@@ -337,6 +337,7 @@ fn programs_at_one_hook_share_its_dispatch() {
         assert_eq!(program.events, [parts(3)]);
         assert_eq!(program.typical.others, 5);
     }
+    assert_eq!(trace.spent, 3 + 5 + 5, "the dispatch of both once");
 }
 
 /// A helper of the first program leads to the hook of the second.
@@ -361,6 +362,7 @@ fn an_event_within_another_is_not_of_it() {
     ]
     .concat();
     let trace = read(&[Span::Program, function()], None, &trace);
+    assert_eq!(trace.spent, 6 + 7);
     let [outer, inner] = trace.programs.try_into().expect("two");
     assert_eq!(inner.events, [parts(2)]);
     let expected = EventParts {

@@ -23,8 +23,21 @@ pub struct Watch {
 pub struct WatchedProgram {
     /// Its machine code.
     pub code: MachineCode,
-    /// Its event.
-    pub span: Span,
+    /// Its events.
+    pub spans: Vec<Span>,
+}
+
+impl WatchedProgram {
+    /// True if its first instruction lies there.
+    pub(super) fn begins(&self, address: u64) -> bool {
+        let main = self.code.functions.first();
+        main.is_some_and(|main| main.start == address)
+    }
+
+    /// The function that lies there, if the program has a hook at it.
+    pub(super) fn hook(&self, address: u64) -> Option<&Span> {
+        self.spans.iter().find(|span| span.has(address))
+    }
 }
 
 /// The part of a trace that is an event of a program: from the first instruction of its hook to the last.

@@ -20,6 +20,7 @@ fn counted(started: &str, cases: &[(&str, f64, [f64; 2], usize)]) -> Vec<Record>
             ns_per_op: *value,
             ratio: None,
             attempts: 0,
+            traced: false,
         });
         case.samples = vec![vec![*value; 8]; 5];
         let raw = case.raw.as_mut().unwrap();

@@ -47,6 +47,7 @@ fn a_record_has_the_keys_of_schema_1() {
         ns_per_op: 1.0,
         ratio: None,
         attempts: 1,
+        traced: false,
     });
     record.cases[0].problems.push(bpfcost_model::Problem {
         check: "c".into(),

@@ -265,7 +265,7 @@ mod tests {
         let watch = Watch {
             programs: vec![WatchedProgram {
                 code,
-                span: Span::Program,
+                spans: vec![Span::Program],
             }],
             kernel: KernelPlaces::default(),
             window: None,

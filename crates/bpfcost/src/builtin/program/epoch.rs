@@ -389,8 +389,8 @@ impl TimedCases for ProgramEpoch {
     }
 }
 
-/// Figures as values of a trial, which [`views`](super::views) shows.
-fn secondary(figures: &Figures) -> Vec<(String, f64)> {
+/// Figures as values of a trial, which views show.
+pub(in crate::builtin) fn secondary(figures: &Figures) -> Vec<(String, f64)> {
     let named = [
         ("instructions", figures.processed),
         ("states", figures.states),

@@ -32,7 +32,7 @@ pub(super) fn spots(
     let watch = Watch {
         programs: vec![WatchedProgram {
             code: program.machine_code().clone(),
-            span: Span::Program,
+            spans: vec![Span::Program],
         }],
         kernel: KernelPlaces::default(),
         window: None,

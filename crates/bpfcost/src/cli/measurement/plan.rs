@@ -106,7 +106,6 @@ fn counted(plan: Plan, seed: Option<u64>) -> Plan {
         seed: seed.unwrap_or(EXACT_SEED),
         precision: None,
         seconds: None,
-        rounds: None,
         goal_ns: COUNTING_GOAL_NS,
         margin: 0.0,
         ..plan

@@ -1,0 +1,233 @@
+//! An epoch of `hook`: programs are attached for a case, and stay so for the next one that needs the same.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    process::{Command, Stdio},
+    rc::Rc,
+};
+
+use anyhow::{Context as _, Result};
+use bpfcost_bpf::hook::{HookKind, HookedObject};
+use bpfcost_stimulus::{Prepared, find};
+
+use super::{
+    FEWEST_EVENTS, Inner, OPERATIONS, Work,
+    attached::AttachedPrograms,
+    choice::{self, READ},
+    facts,
+};
+use crate::builtin::program::secondary;
+use bpfcost_model::{
+    Batch, Case, EventFacts, Fault, LoadedEpoch, Observed, Problem, Trial, differs, prove,
+};
+use bpfcost_pages::hook::{BODY, DISPATCH, EVENTS, HELPERS, LEAST, MOST};
+use bpfcost_program::{EventParts, InstructionTracer, LoaderCommand, ProgramTrace, StimulusSource};
+use bpfcost_stats::sample::median;
+
+/// The epoch.
+pub(super) struct HookEpoch {
+    inner: Rc<Inner>,
+    /// Stimuli by their names; `None` for the one that reads iterators.
+    stimuli: BTreeMap<String, Option<Prepared>>,
+}
+
+impl HookEpoch {
+    pub(super) fn new(inner: Rc<Inner>) -> Self {
+        HookEpoch {
+            inner,
+            stimuli: BTreeMap::new(),
+        }
+    }
+
+    /// The name of a case's stimulus.
+    fn stimulus(&self, work: &Work) -> Result<String> {
+        let hook = self.inner.hook(work).context("a case has a program")?;
+        if hook.kind == HookKind::Iter {
+            return Ok(READ.to_owned());
+        }
+        if let Some(StimulusSource::Command(command)) = &self.inner.subject.stimulus {
+            return Ok(command.command.join(" "));
+        }
+        let chosen = self.inner.chosen.borrow();
+        let chosen = chosen.get(&work.program).cloned();
+        chosen.with_context(|| format!("no stimulus was chosen for {}", work.program))
+    }
+
+    fn prepared(&self, stimulus: &str) -> Result<Option<Prepared>> {
+        if stimulus == READ {
+            return Ok(None);
+        }
+        if let Some(StimulusSource::Command(command)) = &self.inner.subject.stimulus {
+            return command_stimulus(command).map(Some);
+        }
+        let known = find(stimulus).with_context(|| format!("there is no stimulus {stimulus}"))?;
+        Ok(Some(known.prepare(&choice::context()?)?))
+    }
+
+    /// Has the programs of a case attached and its stimulus ready, and hands them to `with`: the name of the stimulus, and
+    /// what makes an operation.
+    fn with_stimulus<T>(
+        &mut self,
+        work: &Work,
+        with: impl FnOnce(
+            &mut AttachedPrograms,
+            &dyn InstructionTracer,
+            &str,
+            &mut dyn FnMut(&HookedObject) -> Result<()>,
+        ) -> Result<T>,
+    ) -> Result<T> {
+        let stimulus = self.stimulus(work)?;
+        let tracer = self.inner.tracer.clone();
+        let tracer = tracer.context("nothing traces instructions here")?;
+        if !self.stimuli.contains_key(&stimulus) {
+            let prepared = self.prepared(&stimulus)?;
+            self.stimuli.insert(stimulus.clone(), prepared);
+        }
+        let mut attached = self.inner.attach(work)?;
+        let attached = attached.as_mut().context("it was attached")?;
+        let prepared = self.stimuli.get_mut(&stimulus).context("it was prepared")?;
+        with(
+            attached,
+            &*tracer,
+            &stimulus,
+            &mut |object| match prepared {
+                Some(prepared) => Ok(prepared.operate()?),
+                None => Ok(object.read_iterators().map(drop)?),
+            },
+        )
+    }
+
+    /// Traces operations of a case's stimulus.
+    fn trace(&mut self, work: &Work, operations: u64) -> Result<ProgramTrace> {
+        let program = &work.program;
+        self.with_stimulus(work, |attached, tracer, stimulus, operate| {
+            let trace = attached.trace(tracer, program, stimulus, operations, operate)?;
+            let mut programs = trace.programs.into_iter();
+            programs
+                .nth(attached.place(program)?)
+                .context("a trace of each program")
+        })
+    }
+}
+
+impl LoadedEpoch for HookEpoch {
+    /// Trials attach the programs, and prove that they have events.
+    fn prepare(&mut self, _: &Case) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let work = self.inner.named(case)?;
+        let traced = self.trace(&work, batch.0)?;
+        prove(problem(&traced))?;
+        let mut trial = trial(&traced.events);
+        let mut attached = self.inner.attach(&work)?;
+        let attached = attached.as_mut().context("it was attached")?;
+        let figures = attached.figures(&work.program)?;
+        trial.secondary.extend(secondary(figures));
+        Ok(trial)
+    }
+
+    fn observed(&mut self, case: &Case) -> Result<Observed, Fault> {
+        let work = self.inner.named(case)?;
+        let traced = self.trace(&work, OPERATIONS)?;
+        let elsewhere = self.with_stimulus(&work, |attached, tracer, stimulus, operate| {
+            attached.elsewhere(tracer, stimulus, OPERATIONS, operate)
+        })?;
+        let mut facts = EventFacts {
+            elsewhere,
+            ..facts::facts(self.inner.kernel()?, &traced, self.stimulus(&work)?)
+        };
+        let attached = self.inner.attach(&work)?;
+        let attached = attached.as_ref().context("it was attached")?;
+        let lines = attached.object.lines(&work.program);
+        let lines = lines.context("asking for the lines of a program")?;
+        facts.reached = facts::reached(&lines, &traced);
+        if self.inner.subject.hot_spots && !lines.is_empty() {
+            facts.hot_spots = Some(facts::hot_spots(&lines, &traced.typical, &facts.helpers));
+        }
+        Ok(Observed {
+            facts: Some(serde_json::to_value(facts).context("plain data")?),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn unload(mut self: Box<Self>) -> Result<()> {
+        self.stimuli.clear();
+        *self.inner.attached.borrow_mut() = None;
+        Ok(())
+    }
+}
+
+/// A stimulus that runs a command to its end.
+fn command_stimulus(command: &LoaderCommand) -> Result<Prepared> {
+    let LoaderCommand {
+        command, folder, ..
+    } = command.clone();
+    let name = command.first().context("a command has a name")?.clone();
+    let run = move || {
+        let mut process = Command::new(&name);
+        process.args(&command[1..]).current_dir(&folder);
+        process
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let status = process.status()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{name} failed: {status}")))
+    };
+    Ok(Prepared::new(run))
+}
+
+/// The reason why a trace has no figure.
+fn problem(traced: &ProgramTrace) -> Option<Problem> {
+    let unexplained = differs(
+        "ways to the program",
+        0,
+        traced.unexplained,
+        "it ran, and no known way from its hook led to it: the events are not known",
+    );
+    unexplained.or_else(|| {
+        (traced.events.len() < FEWEST_EVENTS).then(|| Problem {
+            check: "events".to_owned(),
+            expected: format!("at least {FEWEST_EVENTS}"),
+            got: match traced.slept {
+                0 => traced.events.len().to_string(),
+                slept => format!(
+                    "{}, and {slept} in which the task slept between the hook and its end",
+                    traced.events.len()
+                ),
+            },
+            detail: "make more events by a command: --stimulus 'COMMAND'".to_owned(),
+        })
+    })
+}
+
+/// Medians of events, and of their parts.
+fn trial(events: &[EventParts]) -> Trial {
+    let of = |part: &dyn Fn(&EventParts) -> u64| {
+        let values: Vec<f64> = events.iter().map(|one| part(one) as f64).collect();
+        median(&values).unwrap_or_default()
+    };
+    let totals = || events.iter().map(EventParts::total);
+    let secondary = [
+        (DISPATCH, of(&|one| one.dispatch)),
+        (BODY, of(&|one| one.body)),
+        (HELPERS, of(&|one| one.helpers)),
+        (EVENTS, events.len() as f64),
+        (LEAST, totals().min().unwrap_or_default() as f64),
+        (MOST, totals().max().unwrap_or_default() as f64),
+    ];
+    Trial {
+        value: of(&EventParts::total),
+        ops: events.len() as u64,
+        elapsed_ns: totals().sum::<u64>() as f64,
+        secondary: secondary
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        ..Trial::default()
+    }
+}

@@ -1,0 +1,137 @@
+//! Places in this kernel by which a trace of it is read, and names for those that a trace has.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use bpfcost_bpf::{
+    hook::{Hook, Root, symbols},
+    unwind::KernelSymbols,
+};
+use bpfcost_program::{KernelPlaces, Span};
+use wildmatch::WildMatch;
+
+/// The system calls between which a window lies: no stimulus makes them.
+const BEGINS: &str = "sys_getgroups";
+const ENDS: &str = "sys_membarrier";
+
+/// Beginnings of the functions of system calls.
+const SYSTEM_CALLS: [&str; 2] = ["__x64_", "__arm64_"];
+
+/// Functions to which functions with return probes return: of kretprobes up to 6.1, of them and of fprobes later, of fprobes
+/// from 6.14 on.
+const RETURNS: [&str; 3] = [
+    "__kretprobe_trampoline",
+    "arch_rethook_trampoline",
+    "return_to_handler",
+];
+
+/// Bits of an address within a page.
+const PAGE_BITS: u32 = 12;
+
+/// The running kernel.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    symbols: Arc<KernelSymbols>,
+    pub(super) places: KernelPlaces,
+    pub(super) window: (u64, u64),
+}
+
+impl Kernel {
+    pub(super) fn read() -> Result<Self> {
+        let symbols = symbols()?;
+        let call = |name: &str| {
+            let mut names = SYSTEM_CALLS.iter().map(|begin| format!("{begin}{name}"));
+            names
+                .find_map(|name| symbols.address(&name))
+                .with_context(|| format!("the kernel's symbols lack {name}"))
+        };
+        Ok(Kernel {
+            places: places(&symbols),
+            window: (call(BEGINS)?, call(ENDS)?),
+            symbols,
+        })
+    }
+
+    /// The function at an address. Trampolines and the like, which the kernel makes as it attaches, have no name: they lie in
+    /// pages of their own, among those of modules.
+    pub(super) fn function(&self, address: u64) -> &str {
+        let page = |at: u64| at >> PAGE_BITS;
+        match self.symbols.symbol(address) {
+            Some(found)
+                if found.module.is_none() || page(address - found.offset) == page(address) =>
+            {
+                found.name
+            }
+            _ => "generated code",
+        }
+    }
+
+    /// The parts of a trace that are events of a program at this hook.
+    pub(super) fn spans(&self, hook: &Hook) -> Result<Vec<Span>> {
+        let root = hook.kind.root();
+        Ok(match root {
+            Root::Entry => self.functions(hook)?,
+            Root::Return => vec![Span::Return],
+            Root::EntryAndReturn => {
+                let mut spans = self.functions(hook)?;
+                spans.push(Span::Return);
+                spans
+            }
+            Root::Visit => vec![Span::Visit],
+            Root::Functions(_) => {
+                let all = self.symbols.starting_with("");
+                let functions = all.filter(|(name, _)| root.has_function(name));
+                vec![Span::Call(functions.map(|(_, address)| address).collect())]
+            }
+        })
+    }
+
+    /// The functions that a hook is at.
+    fn functions(&self, hook: &Hook) -> Result<Vec<Span>> {
+        let name = hook.function().or_else(|| hook.target.clone());
+        let name = name.context("a hook has a target")?;
+        let addresses: Vec<u64> = if name.contains(['*', '?']) {
+            let pattern = WildMatch::new(&name);
+            let all = self.symbols.starting_with("");
+            let like = all.filter(|(name, _)| pattern.matches(name));
+            like.map(|(_, address)| address).collect()
+        } else if let Some(address) = self.symbols.address(&name) {
+            vec![address]
+        } else {
+            let named = self.symbols.starting_with(&name);
+            let same = named.filter(|(one, _)| *one == name);
+            same.map(|(_, address)| address).collect()
+        };
+        let span = |address: u64| {
+            let (_, start, end) = self.symbols.containing(address)?;
+            Some(Span::Function { start, end })
+        };
+        Ok(addresses.into_iter().filter_map(span).collect())
+    }
+}
+
+fn places(symbols: &KernelSymbols) -> KernelPlaces {
+    let starting = |begin| symbols.starting_with(begin).map(|(_, address)| address);
+    // Stubs of equal length, one for each interrupt, which jump to the handler.
+    let stubs = ["irq_entries_start", "spurious_entries_start"].into_iter();
+    let stubs = stubs.filter_map(|name| {
+        let (_, start, end) = symbols.containing(symbols.address(name)?)?;
+        Some((start, end))
+    });
+    let handlers = [
+        "asm_sysvec_",
+        "asm_common_interrupt",
+        "asm_spurious_interrupt",
+    ];
+    let handlers = handlers.into_iter().flat_map(starting);
+    KernelPlaces {
+        interrupts: stubs.chain(handlers.map(|at| (at, at + 1))).collect(),
+        exceptions: starting("asm_exc_").collect(),
+        breakpoint: symbols.address("asm_exc_int3"),
+        switch: symbols.address("__switch_to_asm"),
+        returns: RETURNS
+            .iter()
+            .filter_map(|name| symbols.address(name))
+            .collect(),
+    }
+}

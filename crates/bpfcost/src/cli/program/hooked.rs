@@ -1,0 +1,92 @@
+//! Programs that are measured at their own hooks.
+
+use anyhow::{Error, Result};
+use bpfcost_bpf::program::ObjectFile;
+
+use super::{Args, Objects, loader, usage};
+use bpfcost_program::{HookedPrograms, StimulusSource};
+
+/// What the command line names of them; `None` if it names none.
+pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPrograms>> {
+    if objects.hooked.is_empty() {
+        return match (args.targets.first(), &args.stimulus) {
+            (None, None) => Ok(None),
+            (Some(_), _) => Err(usage(nothing_hooked("--at"))),
+            (None, Some(_)) => Err(usage(nothing_hooked("--stimulus"))),
+        };
+    }
+    let target = |words: &String| {
+        let (program, hook) = words.split_once('=').ok_or_else(|| {
+            usage(format!(
+                "--at {words}: write PROGRAM=HOOK, such as --at handle_open=vfs_open"
+            ))
+        })?;
+        if !objects.hooked.iter().any(|name| name == program) {
+            return Err(usage(format!(
+                "--at {words}: {program} is not among the programs that are measured at hooks: {}",
+                objects.hooked.join(", ")
+            )));
+        }
+        Ok((program.to_owned(), hook.to_owned()))
+    };
+    let targets: Result<Vec<(String, String)>> = args.targets.iter().map(target).collect();
+    let subject = HookedPrograms {
+        targets: targets?,
+        stimulus: args
+            .stimulus
+            .as_deref()
+            .map(|one| stimulus(args, one))
+            .transpose()?,
+        hot_spots: args.hot_spots,
+        settings: objects.settings(args)?,
+        objects: objects.files.clone(),
+        programs: objects.hooked.clone(),
+    };
+    // A target of another form is an error before anything boots.
+    for object in 0..subject.objects.len() {
+        subject
+            .hooks(object)
+            .map_err(|error| usage(format!("--at: {error}")))?;
+    }
+    Ok(Some(subject))
+}
+
+/// A stimulus of the menu, or a command.
+fn stimulus(args: &Args, words: &str) -> Result<StimulusSource> {
+    if bpfcost_stimulus::find(words).is_some() {
+        return Ok(StimulusSource::Menu(words.to_owned()));
+    }
+    loader("--stimulus", words, &args.options.on).map(StimulusSource::Command)
+}
+
+fn nothing_hooked(option: &str) -> String {
+    format!(
+        "{option} is for programs that are measured at their hooks, and none is\n  Name one with --program"
+    )
+}
+
+/// The error where programs are to be attached on targets that don't count.
+pub(super) fn not_here(object: &ObjectFile, program: &str, why: &str) -> Error {
+    let file = object.path().display();
+    usage(format!(
+        "{why}\n  To count its instructions at its hook: bpfcost program {file} --program {program} --on exact:6.12"
+    ))
+}
+
+/// Refuses options for programs in a loop, where there is none.
+pub(super) fn nothing_looped(args: &Args) -> Result<()> {
+    let given = [
+        ("--input", !args.inputs.is_empty()),
+        ("--context", !args.contexts.is_empty()),
+        ("--mix", args.mix),
+        ("--setup", args.setup.is_some()),
+        ("--expect", !args.expected.is_empty()),
+        ("--record-expected", args.record_expected.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(usage(format!(
+            "{option} is for programs that run in a loop on packets, and none of these does\n  Leave it out"
+        ))),
+        None => Ok(()),
+    }
+}

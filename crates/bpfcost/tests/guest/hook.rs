@@ -1,0 +1,177 @@
+//! A person's own programs at their hooks, in guests: each event is cut out of a trace, and its parts are what they are.
+
+use std::{collections::BTreeMap, process::Command};
+
+use bpfcost_model::EventFacts;
+use bpfcost_pages::hook::{BODY, DISPATCH, HELPERS, LEAST, MOST};
+use bpfcost_record::{CaseRecord, Record};
+
+use crate::{
+    kept::record,
+    require,
+    tool::{Said, Tool},
+    visit::says,
+};
+
+/// Programs of each kind at functions that an open() calls, or that it makes a scheduler call. `MORE` is one instruction.
+const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+static unsigned long (*now)(void) = (void *)5;
+#ifdef MORE
+#define ADD(value) __asm__ volatile("%0 += 1" : "+r"(value))
+#else
+#define ADD(value)
+#endif
+#define AT(name, section) SEC(section) int name(void *context) \
+	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 0; }
+AT(at_kprobe, "kprobe/vfs_open")
+AT(at_kretprobe, "kretprobe/vfs_open")
+AT(at_kprobe_multi, "kprobe.multi/alloc_empty_file")
+AT(at_ksyscall, "ksyscall/openat")
+AT(at_tracepoint, "tracepoint/syscalls/sys_exit_openat")
+AT(at_fentry, "fentry/do_dentry_open")
+AT(at_fexit, "fexit/do_sys_openat2")
+AT(at_tp_btf, "tp_btf/sys_exit")
+AT(at_lsm, "lsm/file_open")
+"#;
+
+const PROGRAMS: [&str; 9] = [
+    "at_kprobe",
+    "at_kretprobe",
+    "at_kprobe_multi",
+    "at_ksyscall",
+    "at_tracepoint",
+    "at_fentry",
+    "at_fexit",
+    "at_tp_btf",
+    "at_lsm",
+];
+
+fn compile(tool: &Tool, source: &str, object: &str, options: &[&str]) {
+    tool.write("x.c", source);
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
+    let done = Command::new(clang)
+        .args(["-O2", "-g", "-target", "bpf", "-c"])
+        .args(options)
+        .args([tool.path("x.c"), "-o".into(), tool.path(object)])
+        .status();
+    assert!(done.expect("clang runs").success());
+}
+
+fn run(tool: &Tool, kernel: &str, line: &str) -> (Said, Record) {
+    let line = format!("program x.bpf.o --on exact:{kernel} --quick {line}");
+    let said = says(tool, &line, "{}");
+    let record = record(tool);
+    (said, record)
+}
+
+fn case<'a>(record: &'a Record, name: &str) -> &'a CaseRecord {
+    let mut cases = record.cases.iter();
+    cases.find(|case| case.name == name).expect(name)
+}
+
+/// A value of all trials of a case, which is the same in each.
+fn value(case: &CaseRecord, name: &str) -> u64 {
+    let trials: Vec<f64> = case.secondary[name].iter().flatten().copied().collect();
+    assert!(trials.len() >= 4, "{}: {trials:?}", case.name);
+    assert!(
+        trials.iter().all(|one| *one == trials[0]),
+        "{}, {name}: {trials:?}",
+        case.name
+    );
+    trials[0] as u64
+}
+
+/// Dispatch, body and helpers.
+fn parts(case: &CaseRecord) -> [u64; 3] {
+    let parts = [DISPATCH, BODY, HELPERS].map(|name| value(case, name));
+    let total = case.raw.as_ref().expect("a count").value;
+    assert_eq!(parts.iter().sum::<u64>() as f64, total, "{}", case.name);
+    parts
+}
+
+fn facts(case: &CaseRecord) -> EventFacts {
+    let observed = case.observed.clone().expect("what was seen");
+    serde_json::from_value(observed).expect("facts of an event")
+}
+
+/// One instruction more is found in each kind, in the program and nowhere else, and fails the gate.
+fn one_instruction_is_found(kernel: &str) {
+    let tool = Tool::new();
+    compile(&tool, SOURCE, "x.bpf.o", &["-DMORE"]);
+    compile(&tool, SOURCE, "old.bpf.o", &[]);
+    let (said, record) = run(
+        &tool,
+        kernel,
+        "--against old.bpf.o --budget 0% --stimulus open",
+    );
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let mut measured = BTreeMap::new();
+    for program in PROGRAMS {
+        let new = case(&record, program);
+        if let Some(reason) = &new.reason {
+            assert!(reason.contains("kprobe.multi"), "{program}: {reason}");
+            continue;
+        }
+        let old = case(&record, &format!("{program}/old"));
+        let [dispatch, body, helpers] = parts(new);
+        assert_eq!(parts(old), [dispatch, body - 1, helpers], "{program}");
+        assert!(
+            dispatch > 20 && helpers > 20,
+            "{program}: {dispatch}, {helpers}"
+        );
+        // Every event takes the same way. Some of the system calls that this one ends are also for the tracepoint's program.
+        if program != "at_tp_btf" {
+            assert_eq!(value(new, LEAST), value(new, MOST), "{program}");
+        }
+        let facts = facts(new);
+        let named: u64 = facts.dispatch.iter().map(|one| one.instructions).sum();
+        assert_eq!(named, dispatch, "{program}");
+        assert_eq!(facts.helpers.len(), 1, "{program}: {:?}", facts.helpers);
+        assert_eq!(facts.helpers[0].name, "bpf_ktime_get_ns");
+        let lines = facts.reached.expect("it was compiled with -g");
+        assert_eq!((lines.reached, lines.first_missed), (lines.all, None));
+        measured.insert(program, dispatch + body + helpers);
+    }
+    assert!(measured.len() >= PROGRAMS.len() - 1, "{measured:?}");
+    assert!(
+        measured["at_kprobe"] > measured["at_fentry"],
+        "{measured:?}"
+    );
+}
+
+#[test]
+fn one_instruction_is_found_in_each_kind_of_hook() {
+    if let Some(kernel) = require::kernel() {
+        one_instruction_is_found(kernel);
+    }
+}
+
+/// A kprobe costs its events and nothing else. What is not there, or not reached, says so.
+#[test]
+fn nothing_is_paid_beside_the_events_of_a_kprobe() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+SEC("kprobe/vfs_open") int opens(void *context) { return 0; }
+SEC("kprobe/no_such_function") int absent(void *context) { return 0; }
+SEC("kprobe/tcp_v4_destroy_sock") int by_tcp(void *context) { return 0; }
+"#;
+    let tool = Tool::new();
+    compile(&tool, SOURCE, "x.bpf.o", &[]);
+    let (said, record) = run(&tool, kernel, "--stimulus open");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let opens = facts(case(&record, "opens"));
+    assert_eq!(opens.stimulus, "open");
+    let elsewhere = opens.elsewhere.expect("an open() is the same each time");
+    assert_eq!(elsewhere.instructions, 0.0);
+    assert_eq!(elsewhere.programs, ["opens", "by_tcp"]);
+    let reason = |name: &str| case(&record, name).reason.clone().expect(name);
+    assert!(reason("absent").contains("no function no_such_function"));
+    assert!(reason("by_tcp").contains("open does not lead to by_tcp"));
+    assert!(said.out.contains("Paid by other events"), "{}", said.out);
+}

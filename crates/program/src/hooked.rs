@@ -1,0 +1,55 @@
+//! Programs of a person's own object, each at its own hook.
+
+use anyhow::Result;
+use bpfcost_bpf::{
+    hook::Hook,
+    program::{ObjectFile, Settings},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{LoaderCommand, definition::objects};
+
+/// Programs of an object that run at hooks, and what leads to their events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookedPrograms {
+    /// The object, and behind it the one that it is compared with, if there is one.
+    #[serde(with = "objects")]
+    pub objects: Vec<ObjectFile>,
+    /// The programs by name: each object has all.
+    pub programs: Vec<String>,
+    /// Hooks that programs are attached at instead of those that their sections name.
+    #[serde(default)]
+    pub targets: Vec<(String, String)>,
+    /// What leads to events; `None` for what is found to.
+    #[serde(default)]
+    pub stimulus: Option<StimulusSource>,
+    /// True if the lines and calls of events are wanted.
+    #[serde(default)]
+    pub hot_spots: bool,
+    /// How each object is loaded.
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+/// Something that leads to events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StimulusSource {
+    /// One of the menu, by its name.
+    Menu(String),
+    /// A command, which ends by itself.
+    Command(LoaderCommand),
+}
+
+impl HookedPrograms {
+    /// All programs of an object with their hooks.
+    pub fn hooks(&self, object: usize) -> Result<Vec<Hook>> {
+        let hooks = self.objects[object].hooks()?.into_iter();
+        let aimed = |hook: Hook| {
+            let mut targets = self.targets.iter();
+            let target = targets.find(|(program, _)| *program == hook.program);
+            target.map_or_else(|| Ok(hook.clone()), |(_, target)| Ok(hook.at(target)?))
+        };
+        hooks.map(aimed).collect()
+    }
+}
