@@ -336,6 +336,7 @@ impl Chosen {
             .filter(|name| is_hooked(name))
             .cloned()
             .collect();
+        let is_waiting = !can_attach && !hooked.is_empty();
         let hooked = if can_attach { hooked } else { Vec::new() };
         let (mut looped, others) = loopable(all, settings);
         looped.retain(|name| !hooked.contains(name));
@@ -344,7 +345,10 @@ impl Chosen {
             .filter(|(name, _)| !hooked.contains(name))
             .map(|(_, why)| why)
             .collect();
-        let others = others.join("\n");
+        let mut others = others.join("\n");
+        if is_waiting {
+            others += "\n  To count the instructions of programs at their hooks: --on exact:6.12";
+        }
         if looped.is_empty() && hooked.is_empty() {
             return Err(usage(format!("{}: {others}", object.path().display())));
         }

@@ -45,3 +45,44 @@ fn what_cannot_be_looped_is_refused_in_a_dry_run() {
     let allowed = tool.says("program x.bpf.o --dry-run --program prints --allow-effects");
     assert_eq!(allowed.code, Some(0), "{allowed:?}");
 }
+
+const HOOKED: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+SEC("kprobe/vfs_open") int opens(void *context) { return 0; }
+SEC("tracepoint/sched/sched_switch") int switches(void *context) { return 0; }
+SEC("kprobe/dummy_open") int named_by_loader(void *context) { return 0; }
+"#;
+
+/// Programs at hooks need a guest that counts; mistakes are told before one boots.
+#[test]
+fn programs_at_hooks_are_for_exact_targets() {
+    let tool = Tool::new();
+    compile(&tool, "x", HOOKED);
+    for (line, says) in [
+        ("", "at their hooks: --on exact:6.12"),
+        ("--program opens", "overhead x.bpf.o:opens -- COMMAND"),
+        (
+            "--program opens --on vm:6.12",
+            "--program opens --on exact:6.12",
+        ),
+        ("--on exact:6.12 --at opens", "write PROGRAM=HOOK"),
+        (
+            "--on exact:6.12 --at closes=vfs_open",
+            "opens, switches, named_by_loader",
+        ),
+        (
+            "--on exact:6.12 --at switches=sched_switch",
+            "A tracepoint is at CATEGORY:NAME",
+        ),
+        ("--on exact:6.12 --input builtin:udp", "--input is for"),
+    ] {
+        let said = tool.says(&format!("program x.bpf.o --dry-run {line}"));
+        assert_eq!(said.code, Some(2), "{line}: {said:?}");
+        assert!(said.err.contains(says), "{line}: {said:?}");
+    }
+    compile(&tool, "x", SOURCE);
+    let said = tool.says("program x.bpf.o --dry-run --program passes --stimulus open");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("--stimulus is for programs"), "{said:?}");
+}
