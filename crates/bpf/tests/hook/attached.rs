@@ -3,7 +3,7 @@
 use std::{net::UdpSocket, path::Path};
 
 use bpfcost_bpf::{
-    hook::{Hook, HookedObject, symbols},
+    hook::{Hook, HookedObject},
     program::Settings,
     stats::StatsOn,
 };
@@ -96,7 +96,7 @@ fn machine_code_is_named_by_the_kernel() {
     let code = loaded.code("raw").expect("addresses");
     assert_eq!(code.functions.len(), 2, "the program and its function");
     let main = &code.functions[0];
-    let symbols = symbols().expect("symbols");
+    let symbols = bpfcost_bpf::unwind::KernelSymbols::read().expect("symbols");
     let (name, start, _) = symbols.containing(main.start).expect("a symbol");
     assert!(
         name.starts_with("bpf_prog_") && name.ends_with("_raw"),
@@ -201,7 +201,7 @@ fn companions_that_are_rejected_are_left_out() {
     if !has(std::slice::from_ref(&chosen)) {
         return;
     }
-    let others = ["exits", "is_rejected", "at_no_event"].map(hook);
+    let others = ["enters", "exits", "is_rejected", "at_no_event"].map(hook);
     let loaded = HookedObject::load_with_companions(object(), &chosen, &others, &of_this_process());
     let mut loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
     loaded.attach().unwrap_or_else(|error| panic!("{error}"));
