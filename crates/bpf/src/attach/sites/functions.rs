@@ -15,7 +15,7 @@ use libbpf_rs::{
     },
     libbpf_sys as sys,
 };
-use rustix::process::getpgid;
+use nix::unistd::getpgid;
 
 use super::{
     Family, Mechanism, SiteLink,
@@ -190,7 +190,9 @@ impl Family for Functions {
 
     fn fire(&self, _: &SitePrograms, _: bool) -> Result<u64> {
         for _ in 0..CALLS {
-            getpgid(None).map_err(failed("getpgid", "calling it"))?;
+            getpgid(None)
+                .map_err(std::io::Error::from)
+                .map_err(failed("getpgid", "calling it"))?;
         }
         Ok(CALLS)
     }

@@ -3,7 +3,7 @@
 use std::{fs, io};
 
 use libbpf_rs::PerfEventOpts;
-use rustix::process::getpgid;
+use nix::unistd::getpgid;
 
 use super::{
     Family, Mechanism, SiteLink,
@@ -89,7 +89,9 @@ impl Family for Tracepoints {
 
     fn fire(&self, _: &SitePrograms, _: bool) -> Result<u64> {
         for _ in 0..CALLS {
-            getpgid(None).map_err(failed("getpgid", "calling it"))?;
+            getpgid(None)
+                .map_err(std::io::Error::from)
+                .map_err(failed("getpgid", "calling it"))?;
         }
         Ok(CALLS)
     }
