@@ -17,7 +17,9 @@ char LICENSE[] SEC("license") = "GPL";
 unsigned long runs;
 static long (*adjust_head)(void *context, int bytes) = (void *)44;
 static long (*adjust_room)(void *skb, int bytes, unsigned int mode, unsigned long flags) = (void *)50;
+const volatile int verdict = 1;
 SEC("xdp") int counts(void *context) { runs++; return 2; }
+SEC("xdp") int decides(void *context) { return verdict; }
 SEC("xdp") int pushes(void *context) { return adjust_head(context, -20) ? 0 : 3; }
 SEC("tc") int encapsulates(void *skb) { return adjust_room(skb, 20, 1, 0) ? 2 : 0; }
 "#;
@@ -73,13 +75,17 @@ fn counts(kernel: &str, options: &str) -> Vec<(String, f64)> {
     compile(&tool, SOURCE);
     let said = says(
         &tool,
-        &format!("program x.bpf.o --on exact:{kernel} --quick {options}"),
+        &format!("program x.bpf.o --on exact:{kernel} --quick --set verdict=3 {options}"),
         "{}",
     );
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("Verification and memory"), "{}", said.out);
     assert_nothing_left(&tool);
     let record = valid_record(&tool);
+    let mut cases = record.cases.iter();
+    let decides = cases.find(|case| case.name == "decides/udp");
+    let observed = decides.and_then(|case| case.observed.as_ref());
+    assert_eq!(observed.expect("what it does")["code"], 3, "--set");
     let count = |case: &bpfcost_record::CaseRecord| {
         let raw = case.raw.as_ref().expect("a count");
         (case.name.clone(), raw.value)
@@ -93,7 +99,7 @@ fn a_program_counts_the_same_in_two_boots() {
         return;
     };
     let first = counts(kernel, "");
-    assert_eq!(first.len(), 3 + 3 + 2);
+    assert_eq!(first.len(), 4 + 4 + 2);
     assert_eq!(
         counts(kernel, "--hot-spots"),
         first,

@@ -67,7 +67,8 @@ pub(in crate::cli) fn plans(
         let is_compared = !pairs.is_empty();
         let default = options.time.is_none() && options.precision.is_none() && !options.quick;
         let time = options.time.or(default.then_some(DEFAULT_TIME));
-        let declared = Plan::new(description);
+        // The plan holds what the settings made of its subject: a guest and a resumed run have nothing else.
+        let declared = Plan::new(experiment.description());
         let timed = Plan {
             target: target.clone(),
             settings: settings.clone(),
