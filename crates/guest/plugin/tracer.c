@@ -17,7 +17,7 @@
 
 #define DEFINES 0x80000000u
 #define END	0xffffffffu
-// Too many instructions for the table.
+// The table of instructions was full, which ends a recording too.
 #define FULL	0xfffffffeu
 
 typedef uint64_t qemu_plugin_id_t;
@@ -65,6 +65,7 @@ struct instruction {
 
 static struct instruction *table;
 static uint32_t known;
+static int is_full;
 static volatile uint32_t *control;
 static uint32_t recording;
 static int interface;
@@ -164,7 +165,8 @@ static void put(uint32_t word)
 static void switch_to(uint32_t wanted)
 {
 	if (recording) {
-		put(END);
+		// Instructions that had no room are missing.
+		put(is_full ? FULL : END);
 		flush();
 	}
 	if (wanted && out < 0)
@@ -231,8 +233,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	if (qemu_plugin_tb_n_insns(block) != 1)
 		return;
 	if (known == MOST_INSTRUCTIONS) {
-		if (recording)
-			put(FULL);
+		is_full = 1;
 		return;
 	}
 	insn = qemu_plugin_tb_get_insn(block, 0);

@@ -31,7 +31,7 @@ const WANTED: [&str; 6] = [
 /// whose instructions are traced have it: programs may be for requests of disks.
 pub(crate) const NULL_BLK: &str = "null_blk";
 
-/// Its parameters: one disk with a scheduler, whose requests end where they are issued, without an interrupt.
+/// Parameters of that module: one disk with a scheduler, whose requests end where they are issued, without an interrupt.
 pub(crate) const NULL_BLK_PARAMETERS: &CStr = c"nr_devices=1 gb=1 submit_queues=1 irqmode=0";
 
 /// No module is as large, unpacked.

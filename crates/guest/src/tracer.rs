@@ -36,18 +36,18 @@ const END: u32 = u32::MAX;
 /// The tracer's table of instructions is full.
 const FULL: u32 = END - 1;
 
-/// What the tracer writes.
+/// A part of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traced {
     /// The instruction of this number, before it is executed for the first time.
     Defined {
-        /// Its number.
+        /// Number in this recording.
         number: u32,
-        /// Its address.
+        /// Address.
         address: u64,
-        /// Its bytes, and zeros.
+        /// Machine code, and zeros behind it.
         bytes: [u8; 16],
-        /// Number of its bytes.
+        /// Number of bytes.
         length: usize,
     },
     /// The instruction of this number is executed.

@@ -97,9 +97,6 @@ pub struct EventFacts {
     pub dispatch: Vec<HotCall>,
     /// Functions that the program calls, those with the most instructions first.
     pub helpers: Vec<HotCall>,
-    /// Events in which the task slept, which are not measured.
-    #[serde(default)]
-    pub slept: u64,
     /// Lines of the source; `None` of an object without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<ReachedLines>,

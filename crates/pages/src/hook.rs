@@ -19,6 +19,8 @@ pub const BODY: &str = "body";
 pub const HELPERS: &str = "helpers";
 /// Events of a trial.
 pub const EVENTS: &str = "events";
+/// Events in which the task slept, and which are not measured.
+pub const SLEPT: &str = "slept";
 /// Instructions of the cheapest event.
 pub const LEAST: &str = "least";
 /// Instructions of the dearest event.
@@ -30,8 +32,8 @@ const NAME: &str = "hook";
 const BRIEF: usize = 6;
 
 const EVENT: &str = "Instructions of an event, from the first of the hook to the last: dispatch, the program itself (body), \
-    and what it calls (helpers). Medians; least and most are of single events. Interrupts, faults and other programs at \
-    the hook are not among them. Lines: of the source, that events reached, and the first that none did.";
+    and what it calls (helpers). They are of the event in the middle; least and most are of others. Interrupts, faults and other programs at \
+    the hook are not among them. Slept: events in which the task slept, which are not measured. Lines: of the source, that events reached, and the first that none did.";
 const ELSEWHERE: &str = "Instructions of one operation of the stimulus that these programs cost outside of their events: with \
     them attached, minus without them, minus their events. Where two such traces differ, there is no row.";
 const FUNCTIONS: &str = "Instructions of one event: in each function of the kernel that leads to the program, and in \
@@ -124,6 +126,10 @@ fn events(rows: &[Row<'_>]) -> Option<Table> {
         Head::number("least").cells(count(LEAST)),
         Head::number("most").cells(count(MOST)),
         Head::number("events").cells(count(EVENTS)),
+        Head::number("slept").cells(|row: &Row<'_>| {
+            let slept = value(row.case, SLEPT).filter(|slept| *slept > 0.0);
+            Cell::number_or_empty(slept, |slept| number::count(slept as u64))
+        }),
         Head::words("lines").cells(|row: &Row<'_>| lines(&row.facts)),
     ];
     Some(Table {

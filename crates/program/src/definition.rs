@@ -70,14 +70,15 @@ impl OwnPrograms {
         if form == LoopForm::Windows {
             given.push("windows".into());
         }
-        let given = serde_json::Value::from(given);
-        let digest = Sha256::digest(given.to_string());
-        digest
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        digest_of(given)
     }
+}
+
+/// A digest of what programs are given.
+pub(super) fn digest_of(given: Vec<serde_json::Value>) -> String {
+    let digest = Sha256::digest(serde_json::Value::from(given).to_string());
+    let bytes = digest.iter().take(4);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A person's loader.

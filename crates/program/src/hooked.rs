@@ -7,7 +7,10 @@ use bpfcost_bpf::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LoaderCommand, definition::objects};
+use super::{
+    LoaderCommand,
+    definition::{digest_of, objects},
+};
 
 /// Programs of an object that run at hooks, and what leads to their events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,13 +23,13 @@ pub struct HookedPrograms {
     /// Hooks that programs are attached at instead of those that their sections name.
     #[serde(default)]
     pub targets: Vec<(String, String)>,
-    /// What leads to events; `None` for what is found to.
+    /// Source of events; `None` to find one.
     #[serde(default)]
     pub stimulus: Option<StimulusSource>,
     /// True if the lines and calls of events are wanted.
     #[serde(default)]
     pub hot_spots: bool,
-    /// How each object is loaded.
+    /// Settings with which each object is loaded.
     #[serde(default)]
     pub settings: Settings,
 }
@@ -42,6 +45,17 @@ pub enum StimulusSource {
 }
 
 impl HookedPrograms {
+    /// A digest of what programs are given beside their code: variables, maps, and what makes their events if it was named.
+    /// Costs with another one are costs of something else.
+    pub fn given(&self) -> String {
+        digest_of(vec![
+            serde_json::json!(self.settings.variables),
+            serde_json::json!(self.settings.maps),
+            serde_json::json!(self.settings.slots),
+            serde_json::json!(self.stimulus),
+        ])
+    }
+
     /// All programs of an object with their hooks.
     pub fn hooks(&self, object: usize) -> Result<Vec<Hook>> {
         let hooks = self.objects[object].hooks()?.into_iter();

@@ -19,7 +19,7 @@ pub use behaviour::behaviour;
 pub use definition::{LoaderCommand, OwnPrograms};
 pub use expectation::{Expectation, Expected, expected_file};
 pub use hooked::{HookedPrograms, StimulusSource};
-pub use hot_spots::hot_spots;
+pub use hot_spots::{hot_calls, hot_spots};
 pub use input::{Form, Input, InputError};
 pub use map_file::Syntax as MapSyntax;
 pub use map_setting::maps;

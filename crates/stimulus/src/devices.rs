@@ -24,26 +24,22 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "block-read",
         "pread64 (O_DIRECT) of the first 4 KiB of a disk",
         read_disk,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "block-write",
         "pwrite64 of the first 8 KiB of an empty disk (null_blk), fsync: two requests, merged",
         write_disk,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "read-ahead",
         "fadvise64 (DONTNEED), read of the first 4 KiB of an empty disk (null_blk): it and what follows is read",
         read_ahead,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "shared-folder",
         "statfs of a folder of another machine (9p), whose answer comes with an interrupt of a device",
         ask_shared,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "getrandom",
         "getrandom of 64 bytes (GRND_INSECURE: waits for no entropy)",
@@ -53,8 +49,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "terminal",
         "open of /dev/ptmx, ioctl ×2 (TIOCSPTLCK, TIOCGPTPEER), write, read, close ×2",
         terminal,
-    )
-    .waiting(),
+    ),
 ];
 
 fn memory_devices(_: &Context) -> Result<Prepared> {

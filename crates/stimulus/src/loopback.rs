@@ -27,8 +27,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "network-link",
         "sendto, recvfrom ×2: the loopback interface of another network namespace, up and down",
         up_and_down,
-    )
-    .waiting(),
+    ),
 ];
 
 /// The interface, up. It is set down again by the last one that is dropped, if it was down.

@@ -28,22 +28,19 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "mount",
         "in another thread: mount (bind), mount (remount, read only), umount2",
         bind,
-    )
-    .waiting(),
-    Stimulus::new("tmpfs", "in another thread: mount (tmpfs), umount2", tmpfs).waiting(),
+    ),
+    Stimulus::new("tmpfs", "in another thread: mount (tmpfs), umount2", tmpfs),
     Stimulus::new(
         "overlay",
         "in another thread: mount (tmpfs, then overlay on it), openat of a file of the lower layer to write (copied up), \
          openat (create), umount2 ×2",
         overlay,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "fsopen",
         "in another thread: fsopen (tmpfs), fsconfig, fsmount, close, move_mount, umount2, close",
         open_file_system,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "page-cache",
         "openat (create), write and pread64 of 4 KiB, close, unlinkat: on a ramfs, which has pages in the page cache",

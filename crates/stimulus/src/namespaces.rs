@@ -19,14 +19,12 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "namespaces",
         "in another thread: unshare (CLONE_NEWUTS), setns (back)",
         leave_and_return,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "hostname",
         "in another thread, which has a UTS namespace of its own: sethostname, uname",
         set_host_name,
-    )
-    .waiting(),
+    ),
 ];
 
 fn leave_and_return(_: &Context) -> Result<Prepared> {

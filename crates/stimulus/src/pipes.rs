@@ -28,8 +28,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "context-switch",
         "write, read; in another thread read, write",
         switch,
-    )
-    .waiting(),
+    ),
 ];
 
 fn pipe(_: &Context) -> Result<Prepared> {

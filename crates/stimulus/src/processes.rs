@@ -30,27 +30,23 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "socketpair, clone, close, recvfrom, wait4, close; the child: setgid, execve (no such file), write, exit_group",
         fork,
     )
-    .waiting()
     .failing(),
     Stimulus::new(
         "vfork",
         "mmap, clone3 (CLONE_VFORK), wait4, munmap; the child: rt_sigaction of each signal, execve (no such file), exit_group",
         vfork,
     )
-    .waiting()
     .failing(),
     Stimulus::new(
         "exec",
         "openat ×3 (/dev/null), mmap, clone3 (CLONE_VFORK), munmap, close ×3, pidfd_open, ppoll, close, wait4; the child: rt_sigaction of each signal, dup2 ×3, execve of the command, exit_group",
         exec,
-    )
-    .waiting(),
+    ),
     Stimulus::new(
         "thread",
         "clone3, futex; the thread: sigaltstack, mmap, mprotect, munmap, madvise, exit",
         start_thread,
-    )
-    .waiting(),
+    ),
     Stimulus::new("pidfd", "getpid, pidfd_open of this process, close", process_file),
 ];
 

@@ -36,7 +36,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "futex ×2: wake (no thread waits), wait (EAGAIN)",
         wake,
     ),
-    Stimulus::new("futex-wait", "futex: wait, for 50 µs (ETIMEDOUT)", wait).waiting(),
+    Stimulus::new("futex-wait", "futex: wait, for 50 µs (ETIMEDOUT)", wait),
 ];
 
 fn give_way(_: &Context) -> Result<Prepared> {

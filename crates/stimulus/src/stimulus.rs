@@ -40,8 +40,6 @@ pub struct Stimulus {
     /// System calls of one operation, on x86-64 and with glibc. The housekeeping of the C library around a new process or
     /// thread is left out (`rt_sigprocmask`, `prlimit64`, `rseq`, …).
     pub about: &'static str,
-    /// True if an operation waits for a timer, another thread or a child process, and so gives up the CPU.
-    pub waits: bool,
     /// True if what an operation is for fails, so that programs take the way of failures.
     pub fails: bool,
     prepare: fn(&Context) -> Result<Prepared>,
@@ -57,18 +55,8 @@ impl Stimulus {
         Self {
             name,
             about,
-            waits: false,
             fails: false,
             prepare,
-        }
-    }
-
-    /// Marks the stimulus as one whose operations wait.
-    #[must_use]
-    pub const fn waiting(self) -> Self {
-        Self {
-            waits: true,
-            ..self
         }
     }
 

@@ -27,13 +27,13 @@ const SLEEP: Duration = Duration::from_micros(50);
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) const STIMULI: &[Stimulus] = &[
-    Stimulus::new("nanosleep", "clock_nanosleep, nanosleep: 50 µs each", sleep).waiting(),
+    Stimulus::new("nanosleep", "clock_nanosleep, nanosleep: 50 µs each", sleep),
     Stimulus::new(
         "timer",
         "timerfd_create, timerfd_settime (an hour), timerfd_gettime, timerfd_settime (disarm), close",
         arm,
     ),
-    Stimulus::new("timer-expiry", "timerfd_settime (50 µs), read", expire).waiting(),
+    Stimulus::new("timer-expiry", "timerfd_settime (50 µs), read", expire),
     Stimulus::new(
         "posix-timer",
         "timer_create, timer_settime (an hour), timer_gettime, timer_delete",

@@ -44,7 +44,7 @@ pub(super) fn attach(program: &ProgramMut<'_>, hook: &Hook) -> Result<Vec<Link>>
             program.attach_kprobe_with_opts(is_return, target, KprobeOpts::default())
         }
         HookKind::KprobeMulti | HookKind::KretprobeMulti | HookKind::KprobeSession => {
-            let functions = functions(target)?;
+            let functions = hook.functions()?;
             let is_session = hook.kind == HookKind::KprobeSession;
             attach::multi(program, &functions, is_return, is_session)
         }
@@ -136,17 +136,20 @@ fn netfilter(target: &str) -> Result<NetfilterOpts> {
     })
 }
 
-/// The functions that a name or a pattern means.
-fn functions(target: &str) -> Result<Vec<String>> {
-    if !is_pattern(target) {
-        return Ok(vec![target.to_owned()]);
+impl Hook {
+    /// The kernel functions at whose entries or returns the hook is: several if it names them by a pattern.
+    pub fn functions(&self) -> Result<Vec<String>> {
+        let target = self.target.as_deref().unwrap_or_default();
+        if !(self.kind.is_multi() && is_pattern(target)) {
+            return Ok(self.function().into_iter().collect());
+        }
+        let functions = attach::traceable_like(target);
+        functions.filter(|all| !all.is_empty()).ok_or_else(|| {
+            Error::Refused(format!(
+                "no function that this kernel can trace is like {target}"
+            ))
+        })
     }
-    let functions = attach::traceable_like(target);
-    functions.filter(|all| !all.is_empty()).ok_or_else(|| {
-        Error::Refused(format!(
-            "no function that this kernel can trace is like {target}"
-        ))
-    })
 }
 
 fn in_file(target: &str) -> Result<(&str, &str)> {

@@ -8,11 +8,12 @@ mod absent;
 mod attaching;
 mod companions;
 mod kind;
+mod map_defaults;
 mod object;
+pub mod old_calls;
 mod perf_event;
 mod root;
 mod section;
-mod sizes;
 
 pub use companions::companions;
 pub use kind::HookKind;

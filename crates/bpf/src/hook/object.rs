@@ -8,7 +8,7 @@ use std::{
 use bpfcost_uprobe::object::{self, forget_pins, load_object, open_object, programs_in_slots};
 use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut};
 
-use super::{attaching, section::Hook, sizes};
+use super::{attaching, map_defaults, section::Hook};
 use crate::{
     attach::Buffers,
     error::{Error, Result, failed},
@@ -30,49 +30,42 @@ pub struct HookedObject {
     links: Vec<(String, Link)>,
     buffers: Option<Buffers>,
     object: Object,
-    /// The program without which the others are of no use; `None` if all are needed.
-    chosen: Option<String>,
+    /// The program without which the others are of no use.
+    chosen: String,
     left_out: Vec<(Hook, String)>,
 }
 
 impl HookedObject {
-    /// Loads these programs, and those that they make tail calls to. Maps that the object leaves without a size get one,
-    /// and none is pinned.
-    pub fn load(file: &ObjectFile, hooks: &[Hook], settings: &Settings) -> Result<Self> {
-        let loaded = Self::try_load(file, hooks, settings)?;
-        loaded.map_err(
-            |Rejected { program, error }| match reason(hooks, program.as_deref()) {
-                Some(words) => file.refused(words),
-                None => file.unusable(error),
-            },
-        )
-    }
-
-    /// Loads a program and its companions, in their order, which has it. Those that are not for this kernel or that it
-    /// rejects are left out, here and by [`attach`](Self::attach).
-    pub fn load_with_companions(
+    /// Loads a program and its [`companions`](super::companions()), in their order, which has it, and those that they make tail
+    /// calls to. Companions that are not for this kernel or that it rejects are left out, here and by
+    /// [`attach`](Self::attach). Maps get the sizes that the object leaves to its loader, and none is pinned.
+    pub fn load(
         file: &ObjectFile,
         chosen: &Hook,
         companions: &[Hook],
         settings: &Settings,
     ) -> Result<Self> {
         let (mut hooks, mut left_out) = (Vec::new(), Vec::new());
+        let opened = file.opened()?;
+        let forbidden = |hook: &Hook| {
+            let program = opened.progs().find(|one| one.name() == &*hook.program)?;
+            effects_at_hook(file, &hook.program, program.insns(), settings)
+        };
         for hook in companions {
-            match hook.absent()? {
-                Some(words) if hook.program != chosen.program => {
-                    left_out.push((hook.clone(), words));
-                }
-                _ => hooks.push(hook.clone()),
+            let why = match hook.absent()? {
+                _ if hook.program == chosen.program => None,
+                None => forbidden(hook),
+                absent => absent,
+            };
+            match why {
+                Some(words) => left_out.push((hook.clone(), words)),
+                None => hooks.push(hook.clone()),
             }
         }
         loop {
-            match Self::try_load(file, &hooks, settings)? {
+            match Self::try_load(file, chosen, &hooks, settings)? {
                 Ok(loaded) => {
-                    return Ok(HookedObject {
-                        chosen: Some(chosen.program.clone()),
-                        left_out,
-                        ..loaded
-                    });
+                    return Ok(HookedObject { left_out, ..loaded });
                 }
                 Err(Rejected { program, error }) => {
                     let rejected = hooks.iter().position(|hook| {
@@ -96,13 +89,14 @@ impl HookedObject {
 
     fn try_load(
         file: &ObjectFile,
+        chosen: &Hook,
         hooks: &[Hook],
         settings: &Settings,
     ) -> Result<std::result::Result<Self, Rejected>> {
         let mut forbidden = None;
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
-            sizes::set_missing(object)?;
+            map_defaults::set(object)?;
             let mut slots = programs_in_slots(file.bytes())?;
             slots.extend(settings.slots.iter().map(|slot| slot.program.clone()));
             forbidden = choose(file, object, hooks, &slots, settings)?;
@@ -129,7 +123,7 @@ impl HookedObject {
             links: Vec::new(),
             buffers,
             object,
-            chosen: None,
+            chosen: chosen.program.clone(),
             left_out: Vec::new(),
         }))
     }
@@ -144,7 +138,7 @@ impl HookedObject {
         &self.left_out
     }
 
-    /// Attaches all of them. Where one that is needed can't be attached, none is.
+    /// Attaches all of them. Where the program itself can't be attached, none is.
     pub fn attach(&mut self) -> Result<()> {
         for hook in self.hooks.clone() {
             listen();
@@ -160,8 +154,7 @@ impl HookedObject {
                         other => format!("{other}{}", lines(&last_log())),
                     };
                     let words = format!("{program} cannot be attached at {hook}: {words}");
-                    let chosen = self.chosen.as_ref();
-                    if chosen.is_none_or(|chosen| chosen == program) {
+                    if self.chosen == *program {
                         self.detach();
                         return Err(self.file.refused(words));
                     }

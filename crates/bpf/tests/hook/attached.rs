@@ -17,7 +17,8 @@ use crate::{
 const CALLS: u64 = 100;
 
 /// Marks a place for a uprobe.
-#[allow(unsafe_code, reason = "no other function has this name")]
+#[allow(unsafe_code, reason = "a uprobe finds it by its name")]
+// SAFETY: no other function has this name.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn hook_test_marker(number: u64) -> u64 {
@@ -25,7 +26,7 @@ extern "C" fn hook_test_marker(number: u64) -> u64 {
 }
 
 fn load(hooks: &[Hook]) -> HookedObject {
-    let loaded = HookedObject::load(object(), hooks, &of_this_process());
+    let loaded = HookedObject::load(object(), &hooks[0], hooks, &of_this_process());
     loaded.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -201,8 +202,8 @@ fn companions_that_are_rejected_are_left_out() {
     if !has(std::slice::from_ref(&chosen)) {
         return;
     }
-    let others = ["enters", "exits", "is_rejected", "at_no_event"].map(hook);
-    let loaded = HookedObject::load_with_companions(object(), &chosen, &others, &of_this_process());
+    let others = ["enters", "exits", "signals", "is_rejected", "at_no_event"].map(hook);
+    let loaded = HookedObject::load(object(), &chosen, &others, &of_this_process());
     let mut loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
     loaded.attach().unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<&str> = loaded
@@ -216,18 +217,13 @@ fn companions_that_are_rejected_are_left_out() {
         .iter()
         .map(|(one, _)| one.program.as_str())
         .collect();
-    assert_eq!(left_out, ["at_no_event", "is_rejected"]);
+    assert_eq!(left_out, ["signals", "at_no_event", "is_rejected"]);
     assert!(
-        loaded.left_out()[1]
+        loaded.left_out()[2]
             .1
             .contains("verifier rejected is_rejected")
     );
-    let alone = HookedObject::load_with_companions(
-        object(),
-        &hook("is_rejected"),
-        &others,
-        &of_this_process(),
-    );
+    let alone = HookedObject::load(object(), &hook("is_rejected"), &others, &of_this_process());
     let error = alone.expect_err("it is rejected").to_string();
     assert!(error.contains("verifier rejected is_rejected"), "{error}");
 }
@@ -255,7 +251,8 @@ fn refusals_name_the_program_and_the_reason() {
         return;
     }
     let refusal = |hook: Hook| {
-        let loaded = HookedObject::load(object(), &[hook], &Settings::default());
+        let together = [hook];
+        let loaded = HookedObject::load(object(), &together[0], &together, &Settings::default());
         let attached = loaded.and_then(|mut loaded| loaded.attach());
         attached.expect_err("it is refused").to_string()
     };

@@ -10,6 +10,7 @@ mod choice;
 mod epoch;
 mod facts;
 mod kernel;
+pub mod menu;
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
@@ -22,6 +23,7 @@ use bpfcost_bpf::hook::{Hook, companions};
 use serde::Deserialize as _;
 
 use self::{attached::AttachedPrograms, choice::Tried, epoch::HookEpoch, kernel::Kernel};
+use super::program::setting;
 use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Setup, Sizing, Subject,
 };
@@ -54,11 +56,11 @@ struct Inner {
     chosen: RefCell<BTreeMap<String, String>>,
     /// The programs that are attached now.
     attached: RefCell<Option<AttachedPrograms>>,
-    /// What was tried to choose them, by the programs that were attached together.
+    /// Stimuli that were tried to choose them, by the programs that were attached together.
     tried: RefCell<BTreeMap<(usize, Vec<String>), Tried>>,
 }
 
-/// What a case is about.
+/// The program of a case, and the object that it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Work {
     object: usize,
@@ -132,6 +134,7 @@ impl Inner {
             ("program", program.clone()),
             ("hook", hook.to_string()),
             ("version", version.to_owned()),
+            ("given", self.subject.given()),
         ];
         Some(Case {
             name: if is_old {
@@ -225,6 +228,7 @@ impl Experiment for Hooks {
             ("program", "the program, by the name of its function"),
             ("hook", "the hook that it is attached at"),
             ("version", "the object: new, or old where two are compared"),
+            ("given", "a digest of --set, --map and --stimulus"),
         ];
         Description {
             subject: Subject::hooked_programs(&inner.subject),
@@ -254,6 +258,13 @@ impl Experiment for Hooks {
                 baseline: case.name,
             })
             .collect()
+    }
+
+    fn set(&mut self, variable: &str, value: &str) -> Result<()> {
+        let inner = Rc::get_mut(&mut self.0).context("no epoch is loaded yet")?;
+        let setting = setting(&inner.subject.objects, variable, value)?;
+        inner.subject.settings.variables.push(setting);
+        Ok(())
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {

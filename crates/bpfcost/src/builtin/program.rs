@@ -25,7 +25,7 @@ use std::{
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Error, current_cpu,
-    program::{Body, Change, LoopForm, NativeProgram, ProgramKind, Restore, Spliced},
+    program::{Body, Change, LoopForm, NativeProgram, ObjectFile, ProgramKind, Restore, Spliced},
 };
 
 pub(super) use self::epoch::secondary;
@@ -219,16 +219,8 @@ impl Experiment for Programs {
     }
 
     fn set(&mut self, variable: &str, value: &str) -> Result<()> {
-        let value = number(value).with_context(|| {
-            format!("{value} is not a whole number\n  Write it as C does: 300, -1, 0x12c")
-        })?;
-        for object in &self.subject.objects {
-            object.check_variable(variable, value)?;
-        }
-        self.subject
-            .settings
-            .variables
-            .push((variable.to_owned(), value));
+        let setting = setting(&self.subject.objects, variable, value)?;
+        self.subject.settings.variables.push(setting);
         Ok(())
     }
 
@@ -248,6 +240,21 @@ impl Experiment for Programs {
     }
 }
 
+/// A variable of all these objects, and the value that it gets.
+pub(super) fn setting(
+    objects: &[ObjectFile],
+    variable: &str,
+    value: &str,
+) -> Result<(String, u64)> {
+    let value = number(value).with_context(|| {
+        format!("{value} is not a whole number\n  Write it as C does: 300, -1, 0x12c")
+    })?;
+    for object in objects {
+        object.check_variable(variable, value)?;
+    }
+    Ok((variable.to_owned(), value))
+}
+
 /// A number as C writes it, or a truth value; a negative one in two's complement.
 fn number(text: &str) -> Option<u64> {
     match (text, text.strip_prefix("0x")) {
@@ -264,8 +271,6 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, path::Path};
-
-    use bpfcost_bpf::program::ObjectFile;
 
     use super::*;
     use bpfcost_model::MIX;

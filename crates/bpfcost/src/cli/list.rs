@@ -50,7 +50,7 @@ fn experiments(format: ListFormat) -> Result<()> {
 }
 
 fn stimuli(format: ListFormat) -> Result<()> {
-    let all = bpfcost_stimulus::all();
+    let all = builtin::hook::menu::all();
     if let ListFormat::Json = format {
         let entry =
             |one: &bpfcost_stimulus::Stimulus| json!({ "name": one.name, "about": one.about });

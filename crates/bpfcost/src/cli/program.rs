@@ -202,7 +202,7 @@ fn program_kind(word: &str) -> Result<ProgramKind, String> {
     named.ok_or_else(|| format!("programs of these types can be run in a loop: {words}"))
 }
 
-/// What the command line names: objects, and which of their programs are measured how.
+/// Objects that the command line names, and their programs by the way in which they are measured.
 struct Objects {
     /// The object, and behind it the one that it is compared with, if there is one.
     files: Vec<ObjectFile>,
@@ -277,7 +277,7 @@ impl Objects {
         })
     }
 
-    /// How objects are loaded.
+    /// Settings with which objects are loaded.
     fn settings(&self, args: &Args) -> Result<Settings> {
         Ok(Settings {
             maps: maps(&args.maps, &self.files[0])?,

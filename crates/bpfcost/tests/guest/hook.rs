@@ -157,14 +157,18 @@ fn nothing_is_paid_beside_the_events_of_a_kprobe() {
     const SOURCE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
-SEC("kprobe/vfs_open") int opens(void *context) { return 0; }
+static unsigned long (*now)(void) = (void *)5;
+const volatile int asks = 1;
+SEC("kprobe/vfs_open") int opens(void *context) { return asks ? now() : 0; }
 SEC("kprobe/no_such_function") int absent(void *context) { return 0; }
 SEC("kprobe/tcp_v4_destroy_sock") int by_tcp(void *context) { return 0; }
 "#;
     let tool = Tool::new();
     compile(&tool, SOURCE, "x.bpf.o", &[]);
-    let (said, record) = run(&tool, kernel, "--stimulus open");
+    let (said, record) = run(&tool, kernel, "--stimulus open --set asks=0");
     assert_eq!(said.code, Some(0), "{said:?}");
+    let [_, _, helpers] = parts(case(&record, "opens"));
+    assert_eq!(helpers, 0, "--set takes the helper out");
     let opens = facts(case(&record, "opens"));
     assert_eq!(opens.stimulus, "open");
     let elsewhere = opens.elsewhere.expect("an open() is the same each time");

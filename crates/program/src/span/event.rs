@@ -38,12 +38,14 @@ pub struct Event {
 pub struct ProgramTrace {
     /// Events in their order.
     pub events: Vec<EventParts>,
-    /// One with the median of instructions, or next to it; an empty one if there was no event.
+    /// The one in the middle by its instructions, the cheaper of two; `None` if there was no event.
+    pub middle: Option<EventParts>,
+    /// One like that, instruction by instruction.
     pub typical: Event,
     /// Addresses of the program at which an event was.
     #[serde(default)]
     pub reached: BTreeSet<u64>,
-    /// Runs of the program that no known way led to.
+    /// Runs that no known way led to, or whose event had no end.
     pub unexplained: u64,
     /// Events in which the task slept.
     pub slept: u64,
@@ -99,11 +101,16 @@ impl Events {
     }
 
     pub(super) fn finish(self, unexplained: u64, slept: u64) -> ProgramTrace {
-        let mut totals: Vec<u64> = self.parts.iter().map(EventParts::total).collect();
-        totals.sort_unstable();
-        let median = totals.get(totals.len() / 2).copied().unwrap_or_default();
-        let off = |event: &Event| event.parts().total().abs_diff(median);
+        let mut sorted = self.parts.clone();
+        sorted.sort_unstable_by_key(|parts| (parts.total(), *parts));
+        let middle = sorted.get(sorted.len().saturating_sub(1) / 2).copied();
+        let total = middle.as_ref().map_or(0, EventParts::total);
+        let off = |event: &Event| {
+            let parts = event.parts();
+            (Some(parts) != middle, parts.total().abs_diff(total))
+        };
         ProgramTrace {
+            middle,
             typical: self.first.into_iter().min_by_key(off).unwrap_or_default(),
             events: self.parts,
             reached: self.reached,

@@ -9,11 +9,11 @@ pub struct Instruction {
     pub address: u64,
     /// The address behind it.
     pub next: u64,
-    /// What is executed after it.
+    /// Instruction that follows.
     pub flow: Flow,
 }
 
-/// What is executed after an instruction, unless an interrupt or a fault comes first.
+/// The instruction that follows another one, unless an interrupt or a fault comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The one behind it, or itself once more.
@@ -26,7 +26,7 @@ pub enum Flow {
     Call,
     /// The one behind a call.
     Return,
-    /// What was interrupted.
+    /// The one that was interrupted, or the one behind it.
     EndOfInterrupt,
 }
 

@@ -1,4 +1,4 @@
-//! What was executed since the beginning of a span, and what each instruction is of once its end is known.
+//! Log of the instructions since the beginning of a span, which are given to its parts once its end is known.
 
 use super::{event::Event, watch::WatchedProgram};
 
@@ -29,7 +29,7 @@ pub(super) struct Log {
     entries: Vec<Entry>,
 }
 
-/// What an instruction is of, as seen from one run of a program.
+/// The part of an event that an instruction is of, as seen from one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Dispatch,

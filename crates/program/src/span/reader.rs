@@ -17,8 +17,10 @@ pub struct TraceReader {
     watch: Watch,
     stack: ShadowStack,
     log: Log,
-    /// Spans in which a program has begun, the innermost last.
+    /// Spans in which a program has begun.
     open: Vec<OpenSpan>,
+    /// True if the kernel went back to user mode in one of them, which a single step may go on with.
+    at_user: bool,
     events: Vec<Events>,
     unexplained: Vec<u64>,
     slept: Vec<u64>,
@@ -37,7 +39,7 @@ struct OpenSpan {
 }
 
 impl TraceReader {
-    /// Of these programs.
+    /// Reads one of these programs.
     pub fn new(watch: Watch) -> Self {
         let programs = watch.programs.len();
         TraceReader {
@@ -53,16 +55,21 @@ impl TraceReader {
     /// The next instruction.
     pub fn executed(&mut self, one: Instruction) {
         if one.is_user() {
-            self.end_visit();
+            self.user_mode();
             return;
         }
         let at = one.address;
+        let is_step = self.at_user && self.watch.kernel.step == Some(at);
+        if self.at_user && !is_step {
+            self.end_visit();
+        }
         while let Some(change) = self.stack.step(at, &self.watch.kernel) {
             match change {
+                Change::Entered if is_step => self.go_on(),
                 Change::Entered => self.entered(),
                 Change::Jumped { from } => self.jumped(from, at),
                 Change::Left { context, frame } => self.leave(context, frame),
-                Change::Lost => self.end_visit(),
+                Change::Lost => self.lose(),
             }
         }
         if self.watch.kernel.switch == Some(at) {
@@ -86,17 +93,19 @@ impl TraceReader {
         {
             self.log.push(at, mark);
             if self.log.len() > MOST_INSTRUCTIONS {
-                self.open.clear();
-                self.forget();
+                self.lose();
                 return;
             }
         }
         self.stack.executed(one);
     }
 
-    /// Its result.
+    /// The events of the trace, which ends here.
     pub fn finish(mut self) -> Trace {
-        self.end_visit();
+        if self.at_user {
+            self.end_visit();
+        }
+        self.lose();
         let events = self.events.into_iter();
         let lost = self.unexplained.into_iter().zip(self.slept);
         Trace {
@@ -194,8 +203,11 @@ impl TraceReader {
 
     /// A program begins.
     fn begun(&mut self, program: usize, at: u64) {
-        let is_first = self.stack.top().is_some_and(|top| top.entry == at);
-        if !is_first || !self.in_window {
+        if !self.in_window {
+            return;
+        }
+        if self.stack.top().is_none_or(|top| top.entry != at) {
+            self.unexplained[program] += 1;
             return;
         }
         let context = self.stack.depth() - 1;
@@ -207,7 +219,10 @@ impl TraceReader {
         };
         let root = frames[frame].mark;
         if let Some(span) = self.open.iter_mut().find(|one| one.root == root) {
-            span.runs.push((program, run));
+            // An instruction whose fault was repaired is executed twice.
+            if !span.runs.contains(&(program, run)) {
+                span.runs.push((program, run));
+            }
             return;
         }
         self.open.push(OpenSpan {
@@ -221,7 +236,11 @@ impl TraceReader {
     /// The frame with which the span of a program that has just begun did begin.
     fn root(&self, program: usize, frames: &[Frame]) -> Option<usize> {
         let kernel = &self.watch.kernel;
-        let last = |wanted: &dyn Fn(&Frame) -> bool| frames.iter().rposition(wanted);
+        // The first frame is the context itself, which no call led to.
+        let last = |wanted: &dyn Fn(&Frame) -> bool| {
+            let calls = frames.get(1..)?;
+            Some(calls.iter().rposition(wanted)? + 1)
+        };
         let root = |span: &Span| match span {
             Span::Program => frames.len().checked_sub(1),
             Span::Function { .. } => last(&|frame| span.leads_from(frame.site)).or_else(|| {
@@ -232,7 +251,7 @@ impl TraceReader {
             Span::Call(functions) => {
                 let is_one = |frame: &Frame| functions.contains(&frame.entry);
                 let mut at = last(&is_one)?;
-                while at > 0 && is_one(&frames[at - 1]) {
+                while at > 1 && is_one(&frames[at - 1]) {
                     at -= 1;
                 }
                 Some(at)
@@ -282,15 +301,54 @@ impl TraceReader {
         }
     }
 
-    /// The kernel went back to user mode, or was lost sight of.
+    /// The kernel went back to user mode. A span that is all of the visit may go on with a single step; one that waits for a
+    /// call to return has no end any more.
+    fn user_mode(&mut self) {
+        if self.at_user || !self.open.iter().any(OpenSpan::is_visit) {
+            self.end_visit();
+            return;
+        }
+        self.at_user = true;
+        self.stack.clear();
+    }
+
+    /// A single step, whose exception is of the span that it follows.
+    fn go_on(&mut self) {
+        self.at_user = false;
+        let root = self.open.iter().find(|one| one.is_visit());
+        if let (Some(root), Some(top)) = (root.map(|one| one.root), self.stack.top()) {
+            top.mark = root;
+        }
+    }
+
     fn end_visit(&mut self) {
+        let others: Vec<OpenSpan> = self.open.extract_if(.., |one| !one.is_visit()).collect();
         self.end_spans(0, 0);
+        self.open = others;
+        self.lose();
+    }
+
+    /// The ends of what is under way are not seen.
+    fn lose(&mut self) {
+        for span in std::mem::take(&mut self.open) {
+            for (program, _) in span.runs {
+                self.unexplained[program] += 1;
+            }
+        }
         self.forget();
     }
 
     fn forget(&mut self) {
+        self.at_user = false;
         self.open.clear();
         self.stack.clear();
         self.log.clear();
+    }
+}
+
+impl OpenSpan {
+    /// True if it began with the visit to the kernel.
+    fn is_visit(&self) -> bool {
+        (self.context, self.frame) == (0, 0)
     }
 }

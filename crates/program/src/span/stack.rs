@@ -10,11 +10,11 @@ const MOST_FRAMES: usize = 4096;
 /// A call, or a jump that is taken as one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// Its first instruction.
+    /// First instruction.
     pub(super) entry: u64,
     /// The instruction that led to it; 0 if none did.
     pub(super) site: u64,
-    /// Where it returns to, if that is known.
+    /// Address to which it returns, if that is known.
     pub(super) return_to: Option<u64>,
     /// True if it ends with the one below it.
     pub(super) is_jump: bool,
@@ -25,7 +25,7 @@ pub(super) struct Frame {
 /// No number was given.
 pub(super) const UNMARKED: u32 = u32::MAX;
 
-/// What the kernel does for one task, or in one interrupt of another context.
+/// Work of the kernel for one task, or in one interrupt of another context.
 #[derive(Debug)]
 struct Context {
     /// Never empty: the first is the context itself.
@@ -42,7 +42,7 @@ pub(super) enum Change {
     Entered,
     /// Frames are to end, those from this one of this context on.
     Left { context: usize, frame: usize },
-    /// It jumped, or returned, to where no frame is.
+    /// A jump, or a return to where no frame is.
     Jumped { from: u64 },
     /// A context ended, and nothing is known of what goes on.
     Lost,

@@ -16,6 +16,7 @@ const HELPER: u64 = KERNEL + 0x4000;
 const TIMER: u64 = KERNEL + 0x5000;
 const FAULT: u64 = KERNEL + 0x6000;
 const BREAKPOINT: u64 = KERNEL + 0x6100;
+const STEP: u64 = KERNEL + 0x6200;
 const SWITCH: u64 = KERNEL + 0x7000;
 const RETURNS: u64 = KERNEL + 0x8000;
 const CALLER: u64 = KERNEL + 0x9000;
@@ -98,6 +99,7 @@ fn read(spans: &[Span], window: Option<(u64, u64)>, trace: &[Instruction]) -> Tr
             interrupts: vec![(TIMER, TIMER + 4)],
             exceptions: vec![FAULT, BREAKPOINT],
             breakpoint: Some(BREAKPOINT),
+            step: Some(STEP),
             switch: Some(SWITCH),
             returns: vec![RETURNS],
         },
@@ -132,12 +134,9 @@ fn a_run_alone() {
     let own = [(PROGRAMS[0], 1), (PROGRAMS[0] + 4, 1), (PROGRAMS[0] + 8, 1)];
     assert_eq!(event.own, own.into());
     let cut = &trace[..trace.len() - 2];
-    let unfinished = read(&[Span::Program], None, cut);
-    assert_eq!(
-        unfinished.programs[0].events.len(),
-        1,
-        "the trace ends in it"
-    );
+    let unfinished = &read(&[Span::Program], None, cut).programs[0];
+    assert_eq!(unfinished.events, [], "the trace ends in it");
+    assert_eq!(unfinished.unexplained, 1);
 }
 
 #[test]
@@ -399,7 +398,7 @@ fn a_program_that_no_known_way_leads_to() {
     assert_eq!((program.events.len(), program.unexplained), (0, 1));
 }
 
-/// By a thunk: a call, whose return address is replaced by where it goes.
+/// A thunk is a call, whose return address is replaced by the program's.
 #[test]
 fn a_thunk_leads_to_the_program() {
     let thunk = KERNEL + 0xb000;
@@ -433,4 +432,80 @@ fn only_events_in_the_window_count() {
     assert_eq!(trace.programs[0].events.len(), 2);
     // Two events with what is around them, the rest of the first mark, and the call of the second.
     assert_eq!(trace.window, 2 * (5 + 2) + 2 + 1);
+}
+
+/// An instruction that a breakpoint replaces is executed in a single step, whose exception is of the event.
+#[test]
+fn a_single_step_goes_on_with_a_visit() {
+    let user = plain(0x40_1000);
+    let lead = [user, plain(BREAKPOINT), call(BREAKPOINT + 4)];
+    let end = [one(BREAKPOINT + 8, Flow::EndOfInterrupt), user];
+    let step = [plain(STEP), one(STEP + 4, Flow::EndOfInterrupt), user];
+    let first = around(&lead, 0, &end);
+    let behind = [plain(CALLER), plain(CALLER + 4), user];
+    let trace = [&first[..], &step, &behind].concat();
+    assert_eq!(event(Span::Visit, &trace).parts(), parts(3 + 2));
+    // Another exception is not.
+    let trace = [&first[..], &behind, &step].concat();
+    assert_eq!(event(Span::Visit, &trace).parts(), parts(3));
+}
+
+/// The way back is lost: a hook whose end is not seen has no cost.
+#[test]
+fn an_event_without_an_end_is_not_known() {
+    let lead = [call(CALLER), call(HOOKED + 4), call(TRAMPOLINE)];
+    let user = plain(0x40_1000);
+    for end in [user, one(TRAMPOLINE + 4, Flow::EndOfInterrupt)] {
+        let trace = around(&lead, 0, &[end, plain(CALLER + 4), user]);
+        let program = &read(&[function()], None, &trace).programs[0];
+        assert_eq!(
+            (program.events.len(), program.unexplained),
+            (0, 1),
+            "{end:?}"
+        );
+    }
+}
+
+/// The first instruction of a program is executed without a call of it.
+#[test]
+fn a_program_that_nothing_led_to_is_not_known() {
+    let branch = one(CALLER, Flow::Branch);
+    let trace = [&[branch][..], &run(0), &[plain(CALLER + 4)]].concat();
+    let program = &read(&[Span::Program], None, &trace).programs[0];
+    assert_eq!((program.events.len(), program.unexplained), (0, 1));
+}
+
+/// The cheaper of two is in the middle, with its own parts: they add up.
+#[test]
+fn the_event_in_the_middle_is_one_that_was() {
+    let longer = around(
+        &[
+            call(CALLER),
+            call(HOOKED + 4),
+            plain(TRAMPOLINE),
+            call(TRAMPOLINE + 4),
+        ],
+        0,
+        &[
+            returns(TRAMPOLINE + 8),
+            plain(HOOKED + 8),
+            returns(HOOKED + 12),
+            plain(CALLER + 4),
+        ],
+    );
+    let shorter = around(
+        &[call(CALLER), call(HOOKED + 4), call(TRAMPOLINE + 4)],
+        0,
+        &[
+            returns(TRAMPOLINE + 8),
+            plain(HOOKED + 8),
+            returns(HOOKED + 12),
+            plain(CALLER + 4),
+        ],
+    );
+    let trace = [longer, shorter].concat();
+    let program = &read(&[function()], None, &trace).programs[0];
+    assert_eq!(program.events, [parts(3), parts(2)]);
+    assert_eq!(program.middle, Some(parts(2)));
+    assert_eq!(program.typical.parts(), parts(2));
 }

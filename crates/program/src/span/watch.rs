@@ -1,4 +1,4 @@
-//! What to look for in a trace: programs, the hooks at which they run, and places in the kernel by which a trace is read.
+//! Programs to look for in a trace, the hooks at which they run, and places in the kernel by which a trace is read.
 
 use bpfcost_bpf::program::MachineCode;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ pub struct Watch {
 /// A loaded program, and the part of a trace that is an event of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedProgram {
-    /// Its machine code.
+    /// Machine code.
     pub code: MachineCode,
-    /// Its events.
+    /// Parts of a trace that are its events.
     pub spans: Vec<Span>,
 }
 
@@ -46,14 +46,14 @@ impl WatchedProgram {
 pub enum Span {
     /// The program alone.
     Program,
-    /// What a function of the kernel, which lies there, calls or jumps to at its beginning; or a breakpoint in it.
+    /// Code that a function of the kernel, which lies there, calls or jumps to at its beginning; or a breakpoint in it.
     Function {
         /// First address.
         start: u64,
         /// The address behind it.
         end: u64,
     },
-    /// What a function of the kernel returns to instead of to its caller.
+    /// Code to which a function of the kernel returns instead of to its caller.
     Return,
     /// The innermost call of one of these functions, and the calls around it that are of them too.
     Call(Vec<u64>),
@@ -70,9 +70,12 @@ pub struct KernelPlaces {
     pub exceptions: Vec<u64>,
     /// That of breakpoints.
     pub breakpoint: Option<u64>,
+    /// That of single steps.
+    #[serde(default)]
+    pub step: Option<u64>,
     /// The function that switches to another task.
     pub switch: Option<u64>,
-    /// What functions with return probes return to.
+    /// First addresses of code to which functions with return probes return.
     pub returns: Vec<u64>,
 }
 

@@ -145,7 +145,14 @@ impl Guest {
         let monitor = self.vm.monitor()?;
         self.recordings += 1;
         let reader = TraceReader::new(watch);
-        self.recorder = Some(Recorder::start(monitor, folder, self.recordings, reader)?);
+        let qemu = self.vm.id();
+        self.recorder = Some(Recorder::start(
+            monitor,
+            qemu,
+            folder,
+            self.recordings,
+            reader,
+        )?);
         Ok(())
     }
 

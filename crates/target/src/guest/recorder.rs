@@ -7,27 +7,30 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     path::Path,
     thread::{self, JoinHandle, sleep},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-use bpfcost_guest::{Monitor, PIPE, Traced, TracerSwitch, end_recording, read_traced};
+use bpfcost_guest::{
+    GuestLimit, GuestWait, Monitor, PIPE, Traced, TracerSwitch, end_recording, read_traced,
+};
 use bpfcost_program::{Instruction, Trace, TraceReader};
 
-/// What ends a recording by the log.
+/// The line that ends a recording by the log.
 const END: &str = "end";
 /// One instruction at a time, by the command of QEMU from 8.1 on, and before.
 const ONE_BY_ONE: [&str; 2] = ["one-insn-per-tb", "singlestep"];
-/// Wall time that the guest has to execute one more instruction, by which its tracer sees the end.
-const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// CPU time of QEMU until the guest has executed one more instruction, by which its tracer sees the end.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A recording under way. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Recorder {
     monitor: Monitor,
+    qemu: u32,
     one_by_one: &'static str,
     pipe: File,
     /// `None` where QEMU writes its log.
@@ -36,9 +39,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording, in the guest with this folder, of what `reader` wants; `number` is not that of an earlier one.
+    /// Begins a recording, in the guest of this QEMU with this folder, of what `reader` wants; `number` is not that of an earlier one.
     pub(super) fn start(
         mut monitor: Monitor,
+        qemu: u32,
         folder: &Path,
         number: u32,
         reader: TraceReader,
@@ -63,6 +67,7 @@ impl Recorder {
             .find(|command| tell(&mut monitor, &format!("{command} on")).is_ok());
         let mut recorder = Recorder {
             monitor,
+            qemu,
             one_by_one: one_by_one.unwrap_or_default(),
             pipe,
             tracer,
@@ -102,12 +107,14 @@ impl Recorder {
             return writeln!(self.pipe, "{END}").and(ended);
         };
         let ended = tracer.set(0);
-        let begun = Instant::now();
+        let mut wait = GuestWait::begin(self.qemu);
         let is_read = || self.reader.as_ref().is_none_or(JoinHandle::is_finished);
         while ended.is_ok() && !is_read() {
-            if begun.elapsed() > END_TIMEOUT {
+            if let Some(time) = wait.over(GuestLimit::new(END_TIMEOUT, None)) {
                 end_recording(&mut self.pipe)?;
-                return Err(io::Error::other("the guest's tracer does not answer"));
+                return Err(io::Error::other(format!(
+                    "the guest's tracer has not answered for {time}"
+                )));
             }
             sleep(POLL_INTERVAL);
         }

@@ -37,7 +37,7 @@ impl AttachedPrograms {
         let (chosen, companions) = inner.together(work)?;
         let file = &inner.subject.objects[work.object];
         let settings = &inner.subject.settings;
-        let mut object = HookedObject::load_with_companions(file, chosen, &companions, settings)?;
+        let mut object = HookedObject::load(file, chosen, &companions, settings)?;
         object.attach()?;
         let kernel = inner.kernel()?;
         let watched = |hook: &Hook| -> Result<WatchedProgram> {

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, env, fs, time::Instant};
 
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::{hook::HookKind, stats::StatsOn};
-use bpfcost_stimulus::{Context, Stimulus, all};
+use bpfcost_stimulus::{Context, Stimulus};
 
-use super::{Inner, attached::AttachedPrograms};
+use super::{Inner, attached::AttachedPrograms, menu::all};
 use bpfcost_program::StimulusSource;
 
 /// Operations by which a stimulus is tried.
@@ -15,7 +15,7 @@ const TRIED: usize = 5;
 /// The stimulus that iterators have: they are read.
 pub(super) const READ: &str = "read-iterator";
 
-/// How a stimulus does for a program.
+/// Rank of a stimulus for a program: the lowest is best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// True if operations led to different numbers of events.
@@ -24,7 +24,7 @@ pub(super) struct Rank {
     fails: bool,
     /// Instructions of an event, to a power of two: so that what differs from boot to boot does not decide.
     magnitude: u32,
-    /// Its place in the menu.
+    /// Place in the menu.
     place: usize,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Rank {
 pub(super) struct Tried {
     best: BTreeMap<String, Rank>,
     tried: usize,
-    /// Why the last one that could not be tried could not.
+    /// Reason why the last one that could not be tried could not.
     unavailable: String,
 }
 
@@ -175,7 +175,7 @@ fn counted(
     Ok(after.into_iter().map(since).collect())
 }
 
-/// Where stimuli have their files, and what they start.
+/// Folder for the files of stimuli, and a command that they start.
 pub(super) fn context() -> Result<Context> {
     let folder = env::temp_dir();
     fs::create_dir_all(&folder).context("there is no folder for temporary files")?;

@@ -9,21 +9,18 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::hook::{HookKind, HookedObject};
-use bpfcost_stimulus::{Prepared, find};
+use bpfcost_stimulus::Prepared;
 
 use super::{
     FEWEST_EVENTS, Inner, OPERATIONS, Work,
     attached::AttachedPrograms,
     choice::{self, READ},
-    facts,
+    facts, menu,
 };
 use crate::builtin::program::secondary;
-use bpfcost_model::{
-    Batch, Case, EventFacts, Fault, LoadedEpoch, Observed, Problem, Trial, differs, prove,
-};
-use bpfcost_pages::hook::{BODY, DISPATCH, EVENTS, HELPERS, LEAST, MOST};
+use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Problem, Trial, differs, prove};
+use bpfcost_pages::hook::{BODY, DISPATCH, EVENTS, HELPERS, LEAST, MOST, SLEPT};
 use bpfcost_program::{EventParts, InstructionTracer, LoaderCommand, ProgramTrace, StimulusSource};
-use bpfcost_stats::sample::median;
 
 /// The epoch.
 pub(super) struct HookEpoch {
@@ -61,7 +58,8 @@ impl HookEpoch {
         if let Some(StimulusSource::Command(command)) = &self.inner.subject.stimulus {
             return command_stimulus(command).map(Some);
         }
-        let known = find(stimulus).with_context(|| format!("there is no stimulus {stimulus}"))?;
+        let known =
+            menu::find(stimulus).with_context(|| format!("there is no stimulus {stimulus}"))?;
         Ok(Some(known.prepare(&choice::context()?)?))
     }
 
@@ -121,7 +119,7 @@ impl LoadedEpoch for HookEpoch {
         let work = self.inner.named(case)?;
         let traced = self.trace(&work, batch.0)?;
         prove(problem(&traced))?;
-        let mut trial = trial(&traced.events);
+        let mut trial = trial(&traced);
         let mut attached = self.inner.attach(&work)?;
         let attached = attached.as_mut().context("it was attached")?;
         let figures = attached.figures(&work.program)?;
@@ -135,17 +133,16 @@ impl LoadedEpoch for HookEpoch {
         let elsewhere = self.with_stimulus(&work, |attached, tracer, stimulus, operate| {
             attached.elsewhere(tracer, stimulus, OPERATIONS, operate)
         })?;
-        let mut facts = EventFacts {
-            elsewhere,
-            ..facts::facts(self.inner.kernel()?, &traced, self.stimulus(&work)?)
+        let lines = {
+            let attached = self.inner.attach(&work)?;
+            let attached = attached.as_ref().context("it was attached")?;
+            let lines = attached.object.lines(&work.program);
+            lines.context("asking for the lines of a program")?
         };
-        let attached = self.inner.attach(&work)?;
-        let attached = attached.as_ref().context("it was attached")?;
-        let lines = attached.object.lines(&work.program);
-        let lines = lines.context("asking for the lines of a program")?;
-        facts.reached = facts::reached(&lines, &traced);
-        if self.inner.subject.hot_spots && !lines.is_empty() {
-            facts.hot_spots = Some(facts::hot_spots(&lines, &traced.typical, &facts.helpers));
+        let (kernel, stimulus) = (self.inner.kernel()?, self.stimulus(&work)?);
+        let mut facts = facts::facts(kernel, &traced, &lines, stimulus, elsewhere);
+        if !self.inner.subject.hot_spots {
+            facts.hot_spots = None;
         }
         Ok(Observed {
             facts: Some(serde_json::to_value(facts).context("plain data")?),
@@ -185,10 +182,10 @@ fn command_stimulus(command: &LoaderCommand) -> Result<Prepared> {
 /// The reason why a trace has no figure.
 fn problem(traced: &ProgramTrace) -> Option<Problem> {
     let unexplained = differs(
-        "ways to the program",
+        "runs without a known event",
         0,
         traced.unexplained,
-        "it ran, and no known way from its hook led to it: the events are not known",
+        "it ran, and no known way led to it, or the end of its hook was not seen: its events are not known",
     );
     unexplained.or_else(|| {
         (traced.events.len() < FEWEST_EVENTS).then(|| Problem {
@@ -206,27 +203,25 @@ fn problem(traced: &ProgramTrace) -> Option<Problem> {
     })
 }
 
-/// Medians of events, and of their parts.
-fn trial(events: &[EventParts]) -> Trial {
-    let of = |part: &dyn Fn(&EventParts) -> u64| {
-        let values: Vec<f64> = events.iter().map(|one| part(one) as f64).collect();
-        median(&values).unwrap_or_default()
-    };
-    let totals = || events.iter().map(EventParts::total);
+/// The event in the middle, and the extremes.
+fn trial(traced: &ProgramTrace) -> Trial {
+    let middle = traced.middle.unwrap_or_default();
+    let totals = || traced.events.iter().map(EventParts::total);
     let secondary = [
-        (DISPATCH, of(&|one| one.dispatch)),
-        (BODY, of(&|one| one.body)),
-        (HELPERS, of(&|one| one.helpers)),
-        (EVENTS, events.len() as f64),
-        (LEAST, totals().min().unwrap_or_default() as f64),
-        (MOST, totals().max().unwrap_or_default() as f64),
+        (DISPATCH, middle.dispatch),
+        (BODY, middle.body),
+        (HELPERS, middle.helpers),
+        (EVENTS, traced.events.len() as u64),
+        (SLEPT, traced.slept),
+        (LEAST, totals().min().unwrap_or_default()),
+        (MOST, totals().max().unwrap_or_default()),
     ];
     Trial {
-        value: of(&EventParts::total),
-        ops: events.len() as u64,
+        value: middle.total() as f64,
+        ops: traced.events.len() as u64,
         elapsed_ns: totals().sum::<u64>() as f64,
         secondary: secondary
-            .map(|(name, value)| (name.to_owned(), value))
+            .map(|(name, value)| (name.to_owned(), value as f64))
             .into(),
         ..Trial::default()
     }

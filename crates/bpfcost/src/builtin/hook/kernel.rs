@@ -8,7 +8,6 @@ use bpfcost_bpf::{
     unwind::KernelSymbols,
 };
 use bpfcost_program::{KernelPlaces, Span};
-use wildmatch::WildMatch;
 
 /// The system calls between which a window lies: no stimulus makes them.
 const BEGINS: &str = "sys_getgroups";
@@ -88,25 +87,21 @@ impl Kernel {
 
     /// The functions that a hook is at.
     fn functions(&self, hook: &Hook) -> Result<Vec<Span>> {
-        let name = hook.function().or_else(|| hook.target.clone());
-        let name = name.context("a hook has a target")?;
-        let addresses: Vec<u64> = if name.contains(['*', '?']) {
-            let pattern = WildMatch::new(&name);
-            let all = self.symbols.starting_with("");
-            let like = all.filter(|(name, _)| pattern.matches(name));
-            like.map(|(_, address)| address).collect()
-        } else if let Some(address) = self.symbols.address(&name) {
-            vec![address]
-        } else {
-            let named = self.symbols.starting_with(&name);
-            let same = named.filter(|(one, _)| *one == name);
-            same.map(|(_, address)| address).collect()
+        let address = |name: &String| {
+            let mut all = self.symbols.starting_with(name);
+            let of_module = || all.find(|(one, _)| one == name).map(|(_, address)| address);
+            self.symbols.address(name).or_else(of_module)
         };
         let span = |address: u64| {
             let (_, start, end) = self.symbols.containing(address)?;
             Some(Span::Function { start, end })
         };
-        Ok(addresses.into_iter().filter_map(span).collect())
+        let functions = hook.functions()?;
+        Ok(functions
+            .iter()
+            .filter_map(address)
+            .filter_map(span)
+            .collect())
     }
 }
 
@@ -128,6 +123,7 @@ fn places(symbols: &KernelSymbols) -> KernelPlaces {
         interrupts: stubs.chain(handlers.map(|at| (at, at + 1))).collect(),
         exceptions: starting("asm_exc_").collect(),
         breakpoint: symbols.address("asm_exc_int3"),
+        step: symbols.address("asm_exc_debug"),
         switch: symbols.address("__switch_to_asm"),
         returns: RETURNS
             .iter()

@@ -13,7 +13,10 @@ pub(super) const NONE: &str = "no-hot-spots";
 /// The longest run that is traced, in instructions, which are nanoseconds there: a second traces less than a million.
 pub(super) const LONGEST: f64 = 1e7;
 
-/// Runs that are traced, of which one with the median counts.
+/// The name of a call of which the kernel does not tell the name.
+const UNKNOWN: &str = "unknown";
+
+/// Runs that are traced, of which the one in the middle counts.
 const TRACED: usize = 3;
 
 /// The hot spots of a program on a packet, of which its runs return and leave what is `expected`. `Err` is why it has
@@ -52,5 +55,12 @@ pub(super) fn spots(
     let detail = "the recorded instructions are not those of all runs";
     let traced = trace.programs.first().context("a trace of no program")?;
     prove(differs("traced runs", TRACED, traced.events.len(), detail))?;
-    Ok(Ok(hot_spots(&traced.typical, &program)))
+    let line = |address| program.place(address).and_then(|place| place.line);
+    let call = |address| {
+        let place = program.place(address);
+        place
+            .and_then(|place| place.call)
+            .unwrap_or_else(|| UNKNOWN.to_owned())
+    };
+    Ok(Ok(hot_spots(&traced.typical, line, call)))
 }

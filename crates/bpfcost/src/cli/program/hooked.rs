@@ -4,9 +4,10 @@ use anyhow::{Error, Result};
 use bpfcost_bpf::program::ObjectFile;
 
 use super::{Args, Objects, loader, usage};
+use crate::builtin::hook::menu;
 use bpfcost_program::{HookedPrograms, StimulusSource};
 
-/// What the command line names of them; `None` if it names none.
+/// Programs that the command line names, to be measured at their hooks; `None` if it names none.
 pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPrograms>> {
     if objects.hooked.is_empty() {
         return match (args.targets.first(), &args.stimulus) {
@@ -53,7 +54,7 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
 
 /// A stimulus of the menu, or a command.
 fn stimulus(args: &Args, words: &str) -> Result<StimulusSource> {
-    if bpfcost_stimulus::find(words).is_some() {
+    if menu::find(words).is_some() {
         return Ok(StimulusSource::Menu(words.to_owned()));
     }
     loader("--stimulus", words, &args.options.on).map(StimulusSource::Command)

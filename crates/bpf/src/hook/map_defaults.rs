@@ -1,4 +1,4 @@
-//! Sizes of maps that an object leaves to its own loader.
+//! Maps as an object leaves them to its own loader: sizes, and seeds of hash tables.
 
 use libbpf_rs::{MapType, OpenMapMut, OpenObject, libbpf_sys::BPF_F_ZERO_SEED};
 
@@ -9,9 +9,9 @@ const ENTRIES: u32 = 1024;
 /// Bytes of a stack of 127 addresses, the most that the kernel takes by default (kernel.perf_event_max_stack).
 const STACK_BYTES: u32 = 127 * 8;
 
-/// Sets the sizes of maps without entries. Libbpf gives arrays of perf buffers one for each CPU. Hash tables get no seed of
-/// their own: which entries share a chain, and so how long one is, would differ from run to run.
-pub(super) fn set_missing(object: &mut OpenObject) -> libbpf_rs::Result<()> {
+/// Gives maps without entries a size. Libbpf gives arrays of perf buffers one for each CPU. Hash tables get no seed of their
+/// own: with one, entries would share other chains in each run.
+pub(super) fn set(object: &mut OpenObject) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
         let kind = map.map_type();
         if kind == MapType::StructOps {
@@ -21,7 +21,7 @@ pub(super) fn set_missing(object: &mut OpenObject) -> libbpf_rs::Result<()> {
             map.set_key_size(4)?;
             map.set_value_size(STACK_BYTES)?;
         }
-        if is_hash(map.map_type()) {
+        if is_hash(kind) {
             map.set_map_flags(map.map_flags() | BPF_F_ZERO_SEED)?;
         }
         if map.max_entries() == 0
