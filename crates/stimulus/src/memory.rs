@@ -74,13 +74,14 @@ fn lock(_: &Context) -> Result<Prepared> {
 }
 
 fn read_process(_: &Context) -> Result<Prepared> {
-    let source = Box::new([1_u8; 64]);
-    Ok(Prepared::new(move || {
+    // A page of the program: one of the heap may be huge, and huge ones are read another way.
+    static SOURCE: [u8; 64] = [1; 64];
+    Ok(Prepared::new(|| {
         let mut bytes = [0; 64];
         let mut local = [IoSliceMut::new(&mut bytes)];
         let remote = [RemoteIoVec {
-            base: source.as_ptr().expose_provenance(),
-            len: source.len(),
+            base: SOURCE.as_ptr().expose_provenance(),
+            len: SOURCE.len(),
         }];
         expect_bytes(process_vm_readv(Pid::this(), &mut local, &remote)?, 64)
     }))

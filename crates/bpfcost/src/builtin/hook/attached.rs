@@ -94,8 +94,8 @@ impl AttachedPrograms {
         place.with_context(|| format!("{program} was not attached"))
     }
 
-    /// A trace of so many operations, each by `operate`, behind two that do not count. One trace serves each program once, if the stimulus of this name
-    /// is the same.
+    /// A trace of so many operations, each by `operate`, behind two that do not count. One trace serves each program once, if
+    /// the stimulus of this name is the same.
     pub(super) fn trace(
         &mut self,
         tracer: &dyn InstructionTracer,

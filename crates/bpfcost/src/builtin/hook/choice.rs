@@ -1,16 +1,29 @@
 //! Finds what leads to events of a program, among the menu of stimuli.
 
-use std::{collections::BTreeMap, env, fs, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    time::Instant,
+};
 
 use anyhow::{Context as _, Result};
-use bpfcost_bpf::{hook::HookKind, stats::StatsOn};
+use bpfcost_bpf::{
+    hook::{HookKind, HookedObject},
+    stats::StatsOn,
+};
 use bpfcost_stimulus::{Context, Stimulus};
 
-use super::{Inner, attached::AttachedPrograms, menu::all};
+use super::{FEWEST_EVENTS, Inner, OPERATIONS, attached::AttachedPrograms, menu::all};
 use bpfcost_program::StimulusSource;
 
 /// Operations by which a stimulus is tried.
 const TRIED: usize = 5;
+
+/// Stimuli that are traced at most before one is chosen for a program.
+const MOST_TRACED: usize = 8;
+
+/// Traces of each of them at most.
+const TRACES: usize = 3;
 
 /// The stimulus that iterators have: they are read.
 pub(super) const READ: &str = "read-iterator";
@@ -18,8 +31,6 @@ pub(super) const READ: &str = "read-iterator";
 /// Rank of a stimulus for a program: the lowest is best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// True if operations led to different numbers of events.
-    is_uneven: bool,
     /// True if what it is for fails: most programs are for what succeeds.
     fails: bool,
     /// Instructions of an event, to a power of two: so that what differs from boot to boot does not decide.
@@ -31,7 +42,8 @@ pub(super) struct Rank {
 /// The stimuli that were tried with programs that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried {
-    best: BTreeMap<String, Rank>,
+    /// By program.
+    ranks: BTreeMap<String, BTreeSet<Rank>>,
     tried: usize,
     /// Reason why the last one that could not be tried could not.
     unavailable: String,
@@ -68,8 +80,8 @@ pub(super) fn choose(
             tried
         }
     };
-    if let Some(best) = tried.best.get(program) {
-        let stimulus = all().nth(best.place).context("it is in the menu")?;
+    if let Some(ranks) = tried.ranks.get(program) {
+        let stimulus = traceable(inner, attached, program, ranks)?;
         let mut chosen = inner.chosen.borrow_mut();
         chosen.insert(program.to_owned(), stimulus.name.to_owned());
         return Ok(None);
@@ -87,6 +99,48 @@ pub(super) fn choose(
             "none of {tried} stimuli leads to {program}\n  Make events by a command: --stimulus 'COMMAND'"
         ),
     }))
+}
+
+/// The first of these stimuli that leads to as many events in two traces, one after the other, and to as many by each
+/// operation. The account does not show that: it has what the kernel does a while after an operation too, and events of other
+/// causes. If none does, the first that leads to enough of them.
+fn traceable(
+    inner: &Inner,
+    attached: &mut AttachedPrograms,
+    program: &str,
+    ranks: &BTreeSet<Rank>,
+) -> Result<&'static Stimulus> {
+    let stimulus = |rank: &Rank| all().nth(rank.place).context("it is in the menu");
+    let tracer = inner.tracer.as_deref();
+    let tracer = tracer.context("nothing traces instructions here")?;
+    let place = attached.place(program)?;
+    let mut enough = None;
+    for rank in ranks.iter().take(MOST_TRACED) {
+        let stimulus = stimulus(rank)?;
+        let Ok(mut prepared) = stimulus.prepare(&context()?) else {
+            continue;
+        };
+        let mut events = || {
+            let mut operate = |_: &HookedObject| Ok(prepared.operate()?);
+            let trace = attached.trace(tracer, program, stimulus.name, OPERATIONS, &mut operate)?;
+            let traced = &trace.programs[place];
+            let is_known = traced.unexplained == 0 && traced.events.len() >= FEWEST_EVENTS;
+            anyhow::Ok(is_known.then_some(traced.events.len() as u64))
+        };
+        let mut last = None;
+        for _ in 0..TRACES {
+            let Some(seen) = events()? else { break };
+            if last == Some(seen) && seen % OPERATIONS == 0 {
+                return Ok(stimulus);
+            }
+            last = Some(seen);
+            enough.get_or_insert(stimulus);
+        }
+    }
+    match enough {
+        Some(stimulus) => Ok(stimulus),
+        None => stimulus(ranks.first().context("one was tried")?),
+    }
 }
 
 /// Tries all stimuli, or the one of this name.
@@ -109,7 +163,6 @@ fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried
         attached.object.drain()?;
         // The clock counts instructions, and leaps where all sleep.
         let mut instructions = u128::MAX;
-        let mut seen = Vec::new();
         let mut is_done = true;
         let mut operate = || {
             let begun = Instant::now();
@@ -117,38 +170,41 @@ fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried
             instructions = instructions.min(begun.elapsed().as_nanos());
             Ok(())
         };
-        for _ in 0..TRIED {
-            seen.push(counted(attached, 1, &mut operate)?);
+        operate()?;
+        let mut events = |operations| {
+            let runs = counted(attached, operations, &mut operate)?;
+            let own = |program: &String| asking.get(program).copied().unwrap_or_default();
+            let of_operations = runs.into_iter().map(|(program, runs)| {
+                let own = own(&program);
+                (program, runs.saturating_sub(own))
+            });
+            anyhow::Ok(BTreeMap::from_iter(of_operations))
+        };
+        // One right after the other, as they are traced: what the kernel does a while after an operation, it may do once for
+        // several. To count is dear, as it changes the kernel's code twice: most stimuli lead to none of the programs.
+        let in_a_row = events(TRIED)?;
+        let is_led_to = |runs: &u64| *runs >= TRIED as u64;
+        if !in_a_row.values().any(is_led_to) {
+            continue;
         }
-        // And one right after the other, as they are traced: what the kernel does a while after an operation, it may do once
-        // for several.
-        let in_a_row = counted(attached, TRIED, &mut operate)?;
+        let alone: Result<Vec<_>> = (0..TRIED).map(|_| events(1)).collect();
+        let alone = alone?;
         if !is_done {
             continue;
         }
-        for program in attached.key().1.clone() {
-            let own = asking.get(&program).copied().unwrap_or_default();
-            let of = |runs: &BTreeMap<String, u64>| {
-                runs.get(&program)
-                    .map_or(0, |runs| runs.saturating_sub(own))
-            };
-            let events: Vec<u64> = seen.iter().map(of).collect();
-            let row = of(&in_a_row);
+        for (program, _) in in_a_row.iter().filter(|(_, runs)| is_led_to(runs)) {
+            let of = |runs: &BTreeMap<String, u64>| runs.get(program).copied().unwrap_or_default();
             // Events of each operation: those of some may be of something else.
-            if events.contains(&0) || row < TRIED as u64 {
+            let fewest = alone.iter().map(of).min().unwrap_or_default();
+            let Some(each) = instructions.checked_div(u128::from(fewest)) else {
                 continue;
-            }
+            };
             let rank = Rank {
-                is_uneven: row != events[0] * TRIED as u64
-                    || events.iter().any(|&one| one != events[0]),
                 fails: stimulus.fails,
-                magnitude: (instructions / u128::from(events[0])).max(1).ilog2(),
+                magnitude: each.max(1).ilog2(),
                 place,
             };
-            let best = tried.best.entry(program).or_insert_with(|| rank.clone());
-            if rank < *best {
-                *best = rank;
-            }
+            tried.ranks.entry(program.clone()).or_default().insert(rank);
         }
     }
     Ok(tried)
