@@ -16,9 +16,6 @@ pub enum Error {
     /// The preparation succeeded, but not the operation that follows it.
     #[error("the first operation failed: {0}")]
     Operation(#[source] io::Error),
-    /// The context lacks a command.
-    #[error("there is no command to run: set `Context::exec`")]
-    NoCommand,
 }
 
 /// Result of a preparation.

@@ -33,6 +33,7 @@ mod pipes;
 mod processes;
 mod scheduling;
 mod signals;
+mod smallest_program;
 mod stimulus;
 mod time;
 mod unix;

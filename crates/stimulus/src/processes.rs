@@ -1,8 +1,9 @@
 //! Processes and threads: started, ended, waited for.
 
 use std::{
-    io,
-    os::unix::process::CommandExt,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
 };
@@ -14,7 +15,8 @@ use rustix::{
 };
 
 use crate::{
-    error::{Error, Result},
+    error::{Result, Step},
+    smallest_program,
     stimulus::{Context, Prepared, Stimulus, expect_error},
 };
 
@@ -39,7 +41,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
     .failing(),
     Stimulus::new(
         "exec",
-        "openat ×3 (/dev/null), mmap, clone3 (CLONE_VFORK), munmap, close ×3, pidfd_open, ppoll, close, wait4; the child: rt_sigaction of each signal, dup2 ×3, execve of the command, exit_group",
+        "openat ×3 (/dev/null), mmap, clone3 (CLONE_VFORK), munmap, close ×3, pidfd_open, ppoll, close, wait4; the child: rt_sigaction of each signal, dup2 ×3, execve of a program that ends at once, exit_group",
         exec,
     ),
     Stimulus::new(
@@ -76,19 +78,30 @@ fn fail(command: &mut Command) -> io::Result<()> {
 }
 
 fn exec(context: &Context) -> Result<Prepared> {
-    let (program, arguments) = context.exec.split_first().ok_or(Error::NoCommand)?;
+    let folder = context.temporary_folder()?;
+    let program = folder.path().join("program");
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o700)
+        .open(&program)
+        .step("make a program")?;
+    file.write_all(&smallest_program::bytes())
+        .step("write a program")?;
+    drop(file);
     let mut command = Command::new(program);
     command
-        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     Ok(Prepared::new(move || {
+        let _kept = &folder;
         let status = finish(command.spawn()?)?;
         if status.success() {
             Ok(())
         } else {
-            Err(io::Error::other(format!("the command ended with {status}")))
+            Err(io::Error::other(format!("the program ended with {status}")))
         }
     }))
 }

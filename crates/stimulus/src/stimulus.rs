@@ -1,6 +1,6 @@
 //! A stimulus, and one that is prepared.
 
-use std::{ffi::OsString, fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -10,17 +10,14 @@ use crate::error::{Error, Result, Step};
 /// Resources that the caller provides.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Command of the stimulus `exec`, which must end at once and succeed. Empty: there is none.
-    pub exec: Vec<OsString>,
     /// Folder in which stimuli make their own temporary folders.
     pub folder: PathBuf,
 }
 
 impl Context {
-    /// A context without a command.
+    /// The context whose files are in this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
-            exec: Vec::new(),
             folder: folder.into(),
         }
     }

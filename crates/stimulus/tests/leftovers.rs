@@ -102,13 +102,7 @@ fn expect_same(before: &Resources, folder: &Path, stimulus: &Stimulus) {
 #[test]
 fn each_stimulus_operates_and_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let context = Context {
-        exec: vec![
-            std::env::current_exe().expect("this program").into(),
-            "--list".into(),
-        ],
-        folder: folder.path().to_owned(),
-    };
+    let context = Context::new(folder.path());
     for stimulus in all().filter(|one| !OF_NULL_BLK.contains(&one.name)) {
         let before = Resources::count(folder.path());
         let mut prepared = match stimulus.prepare(&context) {

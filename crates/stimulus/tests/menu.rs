@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfcost_stimulus::{Context, Error, all, find};
+use bpfcost_stimulus::{all, find};
 
 #[test]
 fn names_are_unique_and_in_kebab_case() {
@@ -23,13 +23,4 @@ fn names_are_unique_and_in_kebab_case() {
 fn an_unknown_name_finds_nothing() {
     assert!(find("opens").is_none());
     assert!(find("").is_none());
-}
-
-#[test]
-fn exec_needs_a_command() {
-    let exec = find("exec").expect("a stimulus");
-    let error = exec
-        .prepare(&Context::new(std::env::temp_dir()))
-        .unwrap_err();
-    assert!(matches!(error, Error::NoCommand), "{error}");
 }
