@@ -108,7 +108,7 @@ impl GuestSpec {
         if self.exact && self.traced {
             // Hash chains of hooks are as long as the addresses of their functions have it: 5 of 1,057 instructions of a
             // kprobe. The kernel itself does not know the word, and hands it to the first process.
-            line.push("nokaslr");
+            line.push(first::TRACED);
         }
         line.join(" ")
     }

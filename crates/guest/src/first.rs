@@ -40,6 +40,9 @@ pub const READY: &str = "bpfcost: waiting for the host";
 pub(crate) const ARGUMENTS: [&str; 2] = ["guest", "first"];
 pub(crate) const HOST_FILES: &str = "--host-files";
 
+/// Word of the command line of a kernel whose instructions are traced.
+pub const TRACED: &str = "nokaslr";
+
 /// Folder of the modules, whose names are in the order to load them.
 pub(crate) const MODULES: &str = "/modules";
 

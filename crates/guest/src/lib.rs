@@ -33,7 +33,7 @@ pub use arch::Arch;
 pub use command::{EXACT_KHZ, GuestCommand, MEMORY_MIB};
 pub use console::{Console, trouble};
 pub use error::GuestError;
-pub use first::{BEFORE, NOW, READY, SHARED, await_host, first, join_host};
+pub use first::{BEFORE, NOW, READY, SHARED, TRACED, await_host, first, join_host};
 pub use launch::launch;
 pub use limit::{GuestLimit, GuestWait};
 pub use modules::module_needs;

@@ -37,7 +37,7 @@ pub use counter::{Counter, CounterBody, HitCounts};
 pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};
 pub use kernel::others::{attached_at, others};
 pub(crate) use kernel::{
-    explain, has_function, kprobe, multi, perf, symbols, traceable_like, unfit,
+    explain, has_function, kprobe, multi, perf, read_lists, symbols, traceable_like, unfit,
 };
 pub use maps::BodyMaps;
 pub(crate) use net::cgroup_root;

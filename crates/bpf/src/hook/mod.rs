@@ -25,6 +25,11 @@ use std::sync::Arc;
 
 use crate::{attach, error::Result, unwind::KernelSymbols};
 
+/// Reads the kernel's lists of functions and symbols, which whatever asks for them later then finds read.
+pub fn read_lists() {
+    attach::read_lists();
+}
+
 /// The symbols of the running kernel and its modules.
 pub fn symbols() -> Result<Arc<KernelSymbols>> {
     attach::symbols()

@@ -15,14 +15,15 @@ use super::{
     select,
 };
 use crate::builtin::{hook::Hooks, program::Programs, workload::Workload};
+use bpfcost_bpf::hook::read_lists;
 use bpfcost_measure::{self, Event, Measurements};
 use bpfcost_model::Experiment;
 use bpfcost_record::{Disturbance, read_journal};
 use bpfcost_target::{
     Host,
     guest::{
-        Failure, GuestChannel, HostLoad, HostTracer, Message, SHARED, await_host, first, join_host,
-        launch,
+        Failure, GuestChannel, HostLoad, HostTracer, Message, SHARED, TRACED, await_host, first,
+        join_host, launch,
     },
 };
 
@@ -40,7 +41,7 @@ enum Part {
         /// Have the host's files.
         #[arg(long)]
         host_files: bool,
-        /// Words of the kernel's command line that it hands on.
+        /// Words of the kernel's command line that it hands on: [`TRACED`].
         #[arg(hide = true)]
         of_kernel: Vec<String>,
     },
@@ -49,6 +50,9 @@ enum Part {
         /// Prepare for any job first, and then wait for the host.
         #[arg(long)]
         early: bool,
+        /// Read what a trace is read by, too.
+        #[arg(long)]
+        traced: bool,
     },
     /// Become QEMU, to die with the process of this number.
     Launch {
@@ -62,10 +66,20 @@ enum Part {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.part {
-        Part::First { host_files, .. } => {
-            Err(first(*host_files, &["guest", "inside"], "--early").into())
+        Part::First {
+            host_files,
+            of_kernel,
+        } => {
+            let mut arguments = vec!["guest", "inside"];
+            arguments.extend(
+                of_kernel
+                    .iter()
+                    .any(|word| word == TRACED)
+                    .then_some("--traced"),
+            );
+            Err(first(*host_files, &arguments, "--early").into())
         }
-        Part::Inside { early } => inside(*early),
+        Part::Inside { early, traced } => inside(*early, *traced),
         Part::Launch { parent, command } => {
             let program = command.first().cloned().unwrap_or_default();
             Err(launch(*parent, command)).with_context(|| format!("starting {program}"))
@@ -74,10 +88,13 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 }
 
 /// Measures, and sends everything to the host. A failed measurement is sent too, and is no failure of this program.
-fn inside(early: bool) -> Result<Exit> {
+fn inside(early: bool, traced: bool) -> Result<Exit> {
     if early {
         // Kept for later guests, too. What can't be answered now fails when it is asked for.
         let _ = place::features();
+        if traced {
+            read_lists();
+        }
         await_host().context("cannot wait for the host")?;
         join_host().context("cannot share a folder with the host")?;
     }

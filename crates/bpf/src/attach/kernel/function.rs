@@ -100,6 +100,12 @@ pub(crate) fn symbols() -> crate::error::Result<Arc<KernelSymbols>> {
     symbols.shown().map(|()| symbols.clone())
 }
 
+/// Reads all of the kernel's lists of functions that it shows.
+pub(crate) fn read_lists() {
+    let lists = Lists::get();
+    let _ = (lists.functions(), lists.forbidden(), lists.traceable());
+}
+
 /// The kernel's lists of functions, each read when it is first asked for: that takes an emulated guest seconds.
 #[derive(Default)]
 struct Lists {

@@ -29,7 +29,7 @@ pub(super) use self::{
     },
 };
 pub(crate) use self::{
-    function::{explain, has_function, symbols, traceable_like, unfit},
+    function::{explain, has_function, read_lists, symbols, traceable_like, unfit},
     link::{inside as kprobe, multi, perf},
 };
 use super::{

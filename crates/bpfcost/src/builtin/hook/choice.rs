@@ -17,7 +17,7 @@ use super::{FEWEST_EVENTS, Inner, OPERATIONS, attached::AttachedPrograms, menu::
 use bpfcost_program::StimulusSource;
 
 /// Operations by which a stimulus is tried.
-const TRIED: usize = 5;
+const TRIED: u64 = 5;
 
 /// Stimuli that are traced at most before one is chosen for a program.
 const MOST_TRACED: usize = 8;
@@ -102,8 +102,8 @@ pub(super) fn choose(
 }
 
 /// The first of these stimuli that leads to as many events in two traces, one after the other, and to as many by each
-/// operation. The account does not show that: it has what the kernel does a while after an operation too, and events of other
-/// causes. If none does, the first that leads to enough of them.
+/// operation. The account does not show that: it has what the kernel does a while after an operation too, maybe after another,
+/// and events of other causes. If none does, the first that leads to enough of them.
 fn traceable(
     inner: &Inner,
     attached: &mut AttachedPrograms,
@@ -143,13 +143,15 @@ fn traceable(
     }
 }
 
-/// Tries all stimuli, or the one of this name.
+/// Tries all stimuli, or the one of this name. The kernel counts runs all the while: to switch that on or off changes its code,
+/// which takes longer than all else.
 fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried> {
     let context = context()?;
     let mut tried = Tried::default();
+    let _counting = StatsOn::start()?;
     // Events of the account itself. The first time differs.
-    counted(attached, 1, &mut || Ok(()))?;
-    let asking = counted(attached, 1, &mut || Ok(()))?;
+    runs_of(attached, &mut || Ok(()))?;
+    let asking = runs_of(attached, &mut || Ok(()))?;
     let wanted = |(_, one): &(usize, &Stimulus)| named.is_none_or(|named| named == one.name);
     for (place, stimulus) in all().enumerate().filter(wanted) {
         let mut prepared = match stimulus.prepare(&context) {
@@ -163,40 +165,24 @@ fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried
         attached.object.drain()?;
         // The clock counts instructions, and leaps where all sleep.
         let mut instructions = u128::MAX;
-        let mut is_done = true;
         let mut operate = || {
             let begun = Instant::now();
-            is_done &= prepared.operate().is_ok();
+            let done = prepared.operate();
             instructions = instructions.min(begun.elapsed().as_nanos());
-            Ok(())
+            done
         };
-        operate()?;
-        let mut events = |operations| {
-            let runs = counted(attached, operations, &mut operate)?;
-            let own = |program: &String| asking.get(program).copied().unwrap_or_default();
-            let of_operations = runs.into_iter().map(|(program, runs)| {
-                let own = own(&program);
-                (program, runs.saturating_sub(own))
-            });
-            anyhow::Ok(BTreeMap::from_iter(of_operations))
-        };
-        // One right after the other, as they are traced: what the kernel does a while after an operation, it may do once for
-        // several. To count is dear, as it changes the kernel's code twice: most stimuli lead to none of the programs.
-        let in_a_row = events(TRIED)?;
-        let is_led_to = |runs: &u64| *runs >= TRIED as u64;
-        if !in_a_row.values().any(is_led_to) {
+        let mut operations = || (0..TRIED).try_for_each(|_| operate());
+        if operations().is_err() {
             continue;
         }
-        let alone: Result<Vec<_>> = (0..TRIED).map(|_| events(1)).collect();
-        let alone = alone?;
-        if !is_done {
+        // One that fails now is not fixed work.
+        let Ok(runs) = runs_of(attached, &mut || Ok(operations()?)) else {
             continue;
-        }
-        for (program, _) in in_a_row.iter().filter(|(_, runs)| is_led_to(runs)) {
-            let of = |runs: &BTreeMap<String, u64>| runs.get(program).copied().unwrap_or_default();
-            // Events of each operation: those of some may be of something else.
-            let fewest = alone.iter().map(of).min().unwrap_or_default();
-            let Some(each) = instructions.checked_div(u128::from(fewest)) else {
+        };
+        for (program, runs) in runs {
+            let own = asking.get(&program).copied().unwrap_or_default();
+            let events = runs.saturating_sub(own) / TRIED;
+            let Some(each) = instructions.checked_div(u128::from(events)) else {
                 continue;
             };
             let rank = Rank {
@@ -204,25 +190,19 @@ fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried
                 magnitude: each.max(1).ilog2(),
                 place,
             };
-            tried.ranks.entry(program.clone()).or_default().insert(rank);
+            tried.ranks.entry(program).or_default().insert(rank);
         }
     }
     Ok(tried)
 }
 
-/// Events during so many operations. The kernel counts runs only meanwhile: asking for their numbers leads to events too, and
-/// so does what it does later.
-fn counted(
+/// Runs of each program during some work, with those of asking for their numbers.
+fn runs_of(
     attached: &AttachedPrograms,
-    operations: usize,
-    operate: &mut dyn FnMut() -> Result<()>,
+    work: &mut dyn FnMut() -> Result<()>,
 ) -> Result<BTreeMap<String, u64>> {
     let before = attached.object.runs()?;
-    let stats = StatsOn::start()?;
-    for _ in 0..operations {
-        operate()?;
-    }
-    drop(stats);
+    work()?;
     let after = attached.object.runs()?;
     let since = |(program, runs): (String, u64)| {
         let earlier = before.get(&program).copied().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Places in this kernel by which a trace of it is read, and names for those that a trace has.
 
-use std::sync::Arc;
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::{
@@ -33,7 +33,12 @@ pub(super) struct Kernel {
     symbols: Arc<KernelSymbols>,
     pub(super) places: KernelPlaces,
     pub(super) window: (u64, u64),
+    /// Functions whose names begin so: to look for them takes an emulated guest as long as a trace.
+    calls: RefCell<BTreeMap<Beginnings, Vec<u64>>>,
 }
+
+/// Beginnings of names.
+type Beginnings = &'static [&'static str];
 
 impl Kernel {
     pub(super) fn read() -> Result<Self> {
@@ -47,6 +52,7 @@ impl Kernel {
         Ok(Kernel {
             places: places(&symbols),
             window: (call(BEGINS)?, call(ENDS)?),
+            calls: RefCell::default(),
             symbols,
         })
     }
@@ -77,10 +83,14 @@ impl Kernel {
                 spans
             }
             Root::Visit => vec![Span::Visit],
-            Root::Functions(_) => {
-                let all = self.symbols.starting_with("");
-                let functions = all.filter(|(name, _)| root.has_function(name));
-                vec![Span::Call(functions.map(|(_, address)| address).collect())]
+            Root::Functions(names) => {
+                let mut known = self.calls.borrow_mut();
+                let functions = known.entry(names).or_insert_with(|| {
+                    let all = self.symbols.starting_with("");
+                    let functions = all.filter(|(name, _)| root.has_function(name));
+                    functions.map(|(_, address)| address).collect()
+                });
+                vec![Span::Call(functions.clone())]
             }
         })
     }
