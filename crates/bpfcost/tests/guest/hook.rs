@@ -148,6 +148,45 @@ fn one_instruction_is_found_in_each_kind_of_hook() {
     }
 }
 
+/// Functions that a program calls, each with a program of another mechanism and the body that `attach` has: an addition to a
+/// counter. As in `attach`, the caller may sleep: within RCU, which has the others do, a program that is entered and left
+/// takes 3 instructions less.
+const AS_ATTACH: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+static long (*node)(void) = (void *)42;
+static long (*cgroup)(void) = (void *)80;
+static long (*user)(void) = (void *)15;
+static long (*boot_time)(void) = (void *)125;
+unsigned long hits;
+SEC("lsm.s/file_open") int calls(void *context) { node(); cgroup(); user(); boot_time(); return 0; }
+#define AT(name, section) SEC(section) int name(void *context) { hits++; return 0; }
+AT(kprobe, "kprobe/bpf_get_numa_node_id")
+AT(kprobe_multi, "kprobe.multi/bpf_get_current_cgroup_id")
+AT(fentry, "fentry/bpf_get_current_uid_gid")
+AT(fexit, "fexit/bpf_ktime_get_boot_ns")
+"#;
+
+/// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them.
+pub fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {
+    let tool = Tool::new();
+    compile(&tool, AS_ATTACH, "x.bpf.o", &[]);
+    let (said, record) = run(&tool, kernel, "--stimulus open");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let mechanisms = [
+        ("kprobe", "kprobe"),
+        ("kprobe_multi", "kprobe.multi"),
+        ("fentry", "fentry"),
+        ("fexit", "fexit"),
+    ];
+    let counted = |(program, mechanism): (&str, &'static str)| {
+        let case = case(&record, program);
+        let is_there = case.reason.is_none();
+        is_there.then(|| (mechanism, parts(case).iter().sum()))
+    };
+    mechanisms.into_iter().filter_map(counted).collect()
+}
+
 /// A kprobe costs its events and nothing else. What is not there, or not reached, says so.
 #[test]
 fn nothing_is_paid_beside_the_events_of_a_kprobe() {
