@@ -38,11 +38,12 @@ pub(super) struct Args {
     /// What makes the object [default: make FILE.bpf.o]
     #[arg(long, value_name = "CMD")]
     build: Option<String>,
-    /// Where to measure: host or exact:SUITE
+    /// Where to measure: host or exact:SUITE, which can be repeated
     ///
-    /// SUITE is a Debian suite, whose kernel CI fetches: bookworm has 6.1, trixie 6.12.
+    /// SUITE is a Debian suite, whose kernel CI fetches: bookworm has 6.1, trixie 6.12, sid a newer one. Programs at hooks of
+    /// the kernel, such as kprobes, need exact targets.
     #[arg(long, value_name = "TARGET", default_value = "exact:trixie")]
-    on: String,
+    on: Vec<String>,
     /// Write the workflow to this file
     #[arg(
         long,
@@ -97,30 +98,39 @@ fn workflow(args: &Args) -> Result<String> {
         Some(command) => line("--build", command)?.to_owned(),
         None => format!("make {object}"),
     };
-    let target: Target = args.on.parse().map_err(|error| usage(format!("{error}")))?;
-    let suite = match &target {
-        Target::Host => None,
-        Target::Exact(kernel) if kernel.chars().all(|one| one.is_ascii_lowercase()) => {
-            Some(kernel.as_str())
-        }
-        _ => {
-            return Err(usage(format!(
-                "--on {target} is not possible here\n  Name exact:SUITE, e.g. exact:trixie, or host"
-            )));
-        }
-    };
+    let suites: Vec<Option<String>> = args.on.iter().map(|on| suite(on)).collect::<Result<_>>()?;
+    let is_host = suites.contains(&None);
+    if is_host && suites.len() > 1 {
+        return Err(usage(
+            "--on host is a machine of your own, and others are guests\n  Write two workflows: --output names the second",
+        ));
+    }
     let filled = Environment::new().render_str(
         TEMPLATE,
         context! {
             version => env!("CARGO_PKG_VERSION"),
             source => word("--source", &args.source)?,
-            target => target.to_string(),
-            budget => if suite.is_some() { "0%" } else { HOST_BUDGET },
-            object, build, suite,
+            targets => &args.on,
+            budget => if is_host { HOST_BUDGET } else { "0%" },
+            suites => suites.into_iter().flatten().collect::<Vec<String>>(),
+            object, build,
         },
     );
     let text = filled.context("the template of the workflow is wrong")?;
     Ok(text + "\n")
+}
+
+/// The suite of a target, whose kernel CI fetches; `None` of the host.
+fn suite(target: &str) -> Result<Option<String>> {
+    match target.parse().map_err(|error| usage(format!("{error}")))? {
+        Target::Host => Ok(None),
+        Target::Exact(kernel) if kernel.chars().all(|one| one.is_ascii_lowercase()) => {
+            Ok(Some(kernel))
+        }
+        target => Err(usage(format!(
+            "--on {target} is not possible here\n  Name exact:SUITE, e.g. exact:trixie, or host"
+        ))),
+    }
 }
 
 /// One line, so that it stays within its step.

@@ -14,6 +14,7 @@ fn mistakes_are_named_before_anything_is_written() {
         ("--on exact:6.12", "Name exact:SUITE"),
         ("--on vm:trixie", "Name exact:SUITE"),
         ("--on guest", "guest"),
+        ("--on exact:sid --on host", "Write two workflows"),
     ] {
         tool.refuses(&format!("{ASKED} {more}"), 2, &[words]);
     }
@@ -40,16 +41,39 @@ fn a_workflow_for_a_host_needs_no_guest() {
         "runs-on: self-hosted",
         "git clone --depth 1 'git@host:b c.git' ",
         "make 'my lb.bpf.o'\n",
-        "program 'my lb.bpf.o' --against \"$RUNNER_TEMP/base/\"'my lb.bpf.o' --on host",
-        "--budget 2% ",
+        "program 'my lb.bpf.o' --against \"$RUNNER_TEMP/base/\"'my lb.bpf.o' ",
+        "--on host --budget 2% ",
     ] {
         assert!(written.contains(words), "no `{words}` in {written}");
     }
     for words in ["container", "kernel add", "cache@"] {
         assert!(!written.contains(words), "`{words}` in {written}");
     }
+    assert!(
+        !written.contains("{%") && !written.contains("{{"),
+        "{written}"
+    );
     // What is there is not overwritten.
     let again = tool.shell(asked);
     assert_eq!(again.code, Some(2), "{again:?}");
     again.complains(&["ci.yml exists already"]);
+}
+
+#[test]
+fn a_workflow_may_be_for_several_kernels() {
+    let tool = Tool::new();
+    std::fs::create_dir(tool.path(".git")).expect("a folder");
+    let asked = "--on exact:bookworm --on exact:trixie --output ci.yml";
+    let said = tool.says(&format!("{ASKED} {asked}"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let written = std::fs::read_to_string(tool.path("ci.yml")).expect("it was written");
+    for words in [
+        "on exact:bookworm, exact:trixie. Written",
+        "-bookworm-trixie\n",
+        "- name: Fetch the kernels\n",
+        "bpfcost kernel add bookworm\n          bpfcost kernel add trixie\n",
+        "--on exact:bookworm --on exact:trixie --budget 0% ",
+    ] {
+        assert!(written.contains(words), "no `{words}` in {written}");
+    }
 }
