@@ -73,7 +73,7 @@ pub(crate) fn valid_cases(record: &Record) -> impl Iterator<Item = (f64, &CaseRe
 }
 
 /// The answer to the budget over all comparisons; empty without a budget.
-fn budget(record: &Record) -> String {
+pub(crate) fn budget(record: &Record) -> String {
     let judged = || record.judged_by_budget().map(|(_, verdict)| verdict);
     let judged = Judged {
         what: "comparison",

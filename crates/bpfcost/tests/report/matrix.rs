@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{sample_exact, sample_record, views};
 use bpfcost_model::Role;
-use bpfcost_record::{Record, Reference, Status, VerdictRecord};
+use bpfcost_record::{BudgetVerdict, Record, Reference, Status, VerdictRecord};
 use bpfcost_report::{
     matrix::{self, Matrix, ReportPart},
     rows,
@@ -313,6 +313,36 @@ fn what_the_summary_counts_adds_up() {
                 .sum();
             assert_eq!(told, all, "{sentence}");
         }
+    }
+}
+
+/// The exit code is of the same answers. Without a budget, the comparisons of each target are left to it.
+#[test]
+fn the_budget_is_answered_for_each_target() {
+    let mut records = [sample_exact::old(), sample_exact::new()];
+    let plain = views::across(&matrix_of(&records), Style::default(), false);
+    assert!(!plain.contains("Comparisons on"), "{plain}");
+    for (record, verdict) in records
+        .iter_mut()
+        .zip([BudgetVerdict::Over, BudgetVerdict::Within])
+    {
+        record.asked.budget = Some(0.0);
+        record.comparisons.truncate(1);
+        record.comparisons[0].budget = Some(verdict);
+        record.cases.retain(|case| case.status == Status::Ok);
+    }
+    let matrix = matrix_of(&records);
+    let view = views::across(&matrix, Style::default(), false);
+    let labels = matrix.table.heads.iter().map(|head| &head.label);
+    for (label, word) in labels.zip(["Over", "Within"]) {
+        let answer = format!("{label}: {word} the budget of 0 %.");
+        assert!(words(&view).contains(&answer), "{answer} in {view}");
+        let (_, table) = view
+            .split_once(&format!("Comparisons on {label}\n"))
+            .expect("its comparisons");
+        let verdict = format!("{} the budget", word.to_lowercase());
+        let row = table.lines().nth(1).expect("a comparison");
+        assert!(row.contains(&verdict), "{verdict} in {row}");
     }
 }
 

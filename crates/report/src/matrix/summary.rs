@@ -30,7 +30,20 @@ pub fn sentence(matrix: &Matrix<'_>) -> String {
             (!parts.is_empty()).then(|| format!("on {} {}", head.label, parts.join(" and "))),
         );
     }
-    format!("{start}: {}.", clauses.join("; "))
+    format!("{}{start}: {}.", budgets(matrix), clauses.join("; "))
+}
+
+/// The answers to the budget, a sentence for each target; empty without a budget.
+fn budgets(matrix: &Matrix<'_>) -> String {
+    let mut all = String::new();
+    for (column, head) in matrix.columns.iter().zip(&matrix.table.heads) {
+        let answer = summary::budget(column.record);
+        let answer = answer.trim_end_matches([':', '.', ' ']);
+        if !answer.is_empty() {
+            all += &format!("{}: {answer}. ", head.label);
+        }
+    }
+    all
 }
 
 /// One target against another, over all cases that both have.

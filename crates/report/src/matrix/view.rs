@@ -5,11 +5,13 @@ use crate::{
     case_table::{CaseCell, CellRow, cost_columns},
     cost,
     figure::heat,
-    notes,
+    notes, rows,
     section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
     style::Tone,
     table::{Cell, Column, Head, Note, Table},
-    target, verdict, warnings,
+    target, verdict,
+    view::flat,
+    warnings,
 };
 use bpfcost_record::{CrossTargetColumn, Difference, Record, Reference, Status};
 use bpfcost_text::line;
@@ -26,6 +28,7 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     }
     sections.push(Section::Table(costs(matrix, detail)));
     if detail == Detail::Brief {
+        sections.extend(judged(matrix));
         sections.push(disturbances(matrix, detail));
         shorten(&mut sections);
     }
@@ -134,6 +137,26 @@ fn difference_columns<'a>(at: usize, first: &str) -> [Column<'static, CellRow<'a
             Cell::words(word).toned(tone)
         }),
     ]
+}
+
+/// What a budget was asked of, on each target, where the records do not follow.
+fn judged(matrix: &Matrix<'_>) -> Vec<Section> {
+    let columns = matrix.columns.iter().zip(&matrix.table.heads);
+    let tables = columns.filter_map(|(column, head)| {
+        let record = column.record;
+        record.asked.budget?;
+        let table = flat::pairs(&rows::pairs(record), record, Detail::Brief)?;
+        Some(Table {
+            title: format!("Comparisons on {}", head.label),
+            ..table
+        })
+    });
+    let mut tables: Vec<Table> = tables.collect();
+    // They are read alike.
+    for table in tables.iter_mut().rev().skip(1) {
+        table.captions.clear();
+    }
+    tables.into_iter().map(Section::Table).collect()
 }
 
 /// The cases that are invalid on any target.

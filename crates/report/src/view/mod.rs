@@ -3,7 +3,7 @@
 //! Only `layout.rs` asks for the layout. The files beside it make the sections of one layout each.
 
 mod facts;
-mod flat;
+pub(crate) mod flat;
 pub mod grid;
 pub(crate) mod layout;
 
