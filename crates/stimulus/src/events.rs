@@ -1,6 +1,14 @@
 //! Waiting for file descriptors, and notices of changes.
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::fs;
+
+use nix::{
+    fcntl::AT_FDCWD,
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
+        fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags},
+    },
+};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fs::{AtFlags, CWD, Mode, OFlags, inotify, openat, unlinkat},
@@ -30,6 +38,11 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "inotify",
         "inotify_add_watch, openat (create), close, unlinkat, read, inotify_rm_watch, read",
         watch,
+    ),
+    Stimulus::new(
+        "fanotify",
+        "fanotify_mark (add), openat, close, read, close, fanotify_mark (remove)",
+        notify,
     ),
 ];
 
@@ -77,5 +90,22 @@ fn watch(context: &Context) -> Result<Prepared> {
         inotify::remove_watch(&notices, watch)?;
         read(&notices, &mut [0; 1024])?;
         Ok(())
+    }))
+}
+
+fn notify(context: &Context) -> Result<Prepared> {
+    let folder = context.temporary_folder()?;
+    let path = folder.path().join("file");
+    fs::write(&path, "x").step("write a file")?;
+    let flags = InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
+    let files = EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC;
+    let notices = Fanotify::init(flags, files).step("start fanotify")?;
+    let mask = MaskFlags::FAN_OPEN;
+    Ok(Prepared::new(move || {
+        let _kept = &folder;
+        notices.mark(MarkFlags::FAN_MARK_ADD, mask, AT_FDCWD, Some(&path))?;
+        openat(CWD, &path, OFlags::CLOEXEC, Mode::empty())?;
+        expect_bytes(notices.read_events()?.len(), 1)?;
+        Ok(notices.mark(MarkFlags::FAN_MARK_REMOVE, mask, AT_FDCWD, Some(&path))?)
     }))
 }

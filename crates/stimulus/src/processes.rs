@@ -1,13 +1,15 @@
 //! Processes and threads: started, ended, waited for.
 
 use std::{
-    fs::OpenOptions,
+    ffi::CStr,
+    fs::{File, OpenOptions},
     io::{self, Write as _},
     os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
 };
 
+use nix::{fcntl::AtFlags, unistd::execveat};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, PidfdFlags, getgid, getpid, pidfd_open},
@@ -44,6 +46,12 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         "openat ×3 (/dev/null), mmap, clone3 (CLONE_VFORK), munmap, close ×3, pidfd_open, ppoll, close, wait4; the child: rt_sigaction of each signal, dup2 ×3, execve of a program that ends at once, exit_group",
         exec,
     ),
+    Stimulus::new(
+        "execveat",
+        "execveat of a file that is not there",
+        exec_at,
+    )
+    .failing(),
     Stimulus::new(
         "thread",
         "clone3, futex; the thread: sigaltstack, mmap, mprotect, munmap, madvise, exit",
@@ -103,6 +111,17 @@ fn exec(context: &Context) -> Result<Prepared> {
         } else {
             Err(io::Error::other(format!("the program ended with {status}")))
         }
+    }))
+}
+
+fn exec_at(context: &Context) -> Result<Prepared> {
+    let folder = context.temporary_folder()?;
+    let opened = File::open(folder.path()).step("open a folder")?;
+    Ok(Prepared::new(move || {
+        let _kept = &folder;
+        let none: [&CStr; 0] = [];
+        let ended = execveat(&opened, c"no-such-program", &[c""], &none, AtFlags::empty());
+        expect_error(ended, rustix::io::Errno::NOENT)
     }))
 }
 

@@ -1,18 +1,20 @@
 //! Sockets of the Unix domain.
 
 use std::{
-    io::{IoSlice, IoSliceMut},
+    io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::AsFd,
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
     time::Duration,
 };
 
+use nix::sys::socket::{MsgFlags, MultiHeaders, sendmmsg};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recv,
-    recvmsg, send, sendmsg, sendto, socket_with, socketpair,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, accept_with, bind, connect, listen,
+    recv, recvmsg, send, sendmsg, sendto, socket_with, socketpair,
     sockopt::{Timeout, set_socket_timeout},
 };
+use tempfile::TempDir;
 
 use crate::{
     error::{Result, Step},
@@ -32,6 +34,11 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         stream,
     ),
     Stimulus::new(
+        "unix-accept",
+        "socket, connect, accept, close ×2",
+        old_accept,
+    ),
+    Stimulus::new(
         "unix-datagram",
         "socket, sendto, recvfrom of 64 bytes, close",
         datagram,
@@ -42,24 +49,59 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         pair,
     ),
     Stimulus::new(
+        "several-messages",
+        "socketpair, sendmmsg and recvfrom of 64 bytes, close ×2",
+        several_messages,
+    ),
+    Stimulus::new(
         "fd-passing",
         "sendmsg, recvmsg (SCM_RIGHTS), close",
         pass_file,
     ),
 ];
 
-fn stream(context: &Context) -> Result<Prepared> {
-    let folder = context.temporary_folder()?;
-    let address = SocketAddrUnix::new(folder.path().join("socket")).step("name a socket")?;
-    let listener = socket_with(UNIX, STREAM, CLOEXEC, None).step("open a socket")?;
-    set_socket_timeout(&listener, Timeout::Recv, Some(TIMEOUT)).step("set a timeout")?;
-    bind(&listener, &address).step("bind a socket")?;
-    listen(&listener, 16).step("listen")?;
-    Ok(Prepared::new(move || {
-        let _keep = &folder;
+/// A socket to connect to, and the folder that it is in.
+struct Listener {
+    _folder: TempDir,
+    address: SocketAddrUnix,
+    socket: OwnedFd,
+}
+
+impl Listener {
+    fn new(context: &Context) -> Result<Self> {
+        let folder = context.temporary_folder()?;
+        let address = SocketAddrUnix::new(folder.path().join("socket")).step("name a socket")?;
+        let socket = socket_with(UNIX, STREAM, CLOEXEC, None).step("open a socket")?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT)).step("set a timeout")?;
+        bind(&socket, &address).step("bind a socket")?;
+        listen(&socket, 16).step("listen")?;
+        Ok(Listener {
+            _folder: folder,
+            address,
+            socket,
+        })
+    }
+
+    fn connect(&self) -> io::Result<OwnedFd> {
         let client = socket_with(UNIX, STREAM, CLOEXEC, None)?;
-        connect(&client, &address)?;
-        let server = accept_with(&listener, CLOEXEC)?;
+        connect(&client, &self.address)?;
+        Ok(client)
+    }
+}
+
+fn old_accept(context: &Context) -> Result<Prepared> {
+    let listener = Listener::new(context)?;
+    Ok(Prepared::new(move || {
+        let _client = listener.connect()?;
+        Ok(accept(&listener.socket).map(drop)?)
+    }))
+}
+
+fn stream(context: &Context) -> Result<Prepared> {
+    let listener = Listener::new(context)?;
+    Ok(Prepared::new(move || {
+        let client = listener.connect()?;
+        let server = accept_with(&listener.socket, CLOEXEC)?;
         expect_bytes(send(&client, &[1; 64], SendFlags::NOSIGNAL)?, 64)?;
         let (_, received) = recv(&server, &mut [0; 64], RecvFlags::DONTWAIT)?;
         expect_bytes(received, 64)
@@ -88,6 +130,26 @@ fn pair(_: &Context) -> Result<Prepared> {
         let (a, b) = socketpair(UNIX, STREAM, CLOEXEC, None)?;
         expect_bytes(send(&a, &[1; 64], SendFlags::NOSIGNAL)?, 64)?;
         let (_, received) = recv(&b, &mut [0; 64], RecvFlags::DONTWAIT)?;
+        expect_bytes(received, 64)
+    }))
+}
+
+fn several_messages(_: &Context) -> Result<Prepared> {
+    let message = [1; 64];
+    Ok(Prepared::new(move || {
+        let (one, other) = socketpair(UNIX, DATAGRAM, CLOEXEC, None)?;
+        let mut headers = MultiHeaders::<()>::preallocate(1, None);
+        let messages = [[IoSlice::new(&message)]];
+        let socket = one.as_raw_fd();
+        sendmmsg(
+            socket,
+            &mut headers,
+            &messages,
+            [None],
+            [],
+            MsgFlags::empty(),
+        )?;
+        let (_, received) = recv(&other, &mut [0; 64], RecvFlags::DONTWAIT)?;
         expect_bytes(received, 64)
     }))
 }

@@ -23,6 +23,7 @@ const OPTIONAL: &[&str] = &[
     "shared-folder",
     "capabilities",
     "fallocate",
+    "fanotify",
     "fsopen",
     "hostname",
     "icmp",

@@ -168,7 +168,7 @@ AT(fexit, "fexit/bpf_ktime_get_boot_ns")
 "#;
 
 /// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them.
-pub fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {
+pub(crate) fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {
     let tool = Tool::new();
     compile(&tool, AS_ATTACH, "x.bpf.o", &[]);
     let (said, record) = run(&tool, kernel, "--stimulus open");
