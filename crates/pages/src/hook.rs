@@ -4,6 +4,7 @@ use super::{Extras, program::program};
 use bpfcost_model::{Elsewhere, EventFacts, HotCall, Role};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
+    csv::{self, CsvColumns},
     section::{Detail, Section, table_sections},
     table::{Cell, Head, Table},
     target,
@@ -42,6 +43,7 @@ const FUNCTIONS: &str = "Instructions of one event: in each function of the kern
 pub(super) const EXTRAS: Extras = Extras {
     sections,
     across,
+    columns,
     ..Extras::NOTHING
 };
 
@@ -83,6 +85,10 @@ fn insert<'a>(rows: &mut Vec<Row<'a>>, row: Row<'a>) {
     rows.insert(last.map_or(rows.len(), |last| last + 1), row);
 }
 
+fn hook(case: &CaseRecord) -> String {
+    case.factors.get("hook").cloned().unwrap_or_default()
+}
+
 fn facts(case: &CaseRecord) -> EventFacts {
     let observed = case.observed.clone();
     let facts = observed.and_then(|facts| serde_json::from_value(facts).ok());
@@ -93,6 +99,21 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let rows = rows(record, "");
     let tables = [events(&rows), elsewhere(&rows), functions(&rows, detail)];
     tables.into_iter().flat_map(table_sections).collect()
+}
+
+/// Columns of CSV: the hook, the stimulus, and the numbers of an event.
+fn columns(record: &Record) -> Option<CsvColumns<'_>> {
+    const NUMBERS: [&str; 7] = [DISPATCH, BODY, HELPERS, LEAST, MOST, EVENTS, SLEPT];
+    if record.experiment != NAME {
+        return None;
+    }
+    Some(Box::new(|case| {
+        let words = [("hook", hook(case)), ("stimulus", facts(case).stimulus)];
+        let words = words.map(|(name, text)| (name, bpfcost_text::line(&text)));
+        let number = |name| (name, csv::plain(value(case, name)));
+        let cells = words.into_iter().chain(NUMBERS.map(number));
+        cells.map(|(name, text)| (name.to_owned(), text)).collect()
+    }))
 }
 
 /// The same of several targets, each program's rows together.
@@ -112,11 +133,10 @@ fn events(rows: &[Row<'_>]) -> Option<Table> {
             Cell::number_or_empty(value(row.case, name), |value| number::count(value as u64))
         }
     };
-    let hook = |row: &Row<'_>| row.case.factors.get("hook").cloned().unwrap_or_default();
     let columns = vec![
         Head::words("program")
             .cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(&program(row.case)))),
-        Head::words("hook").cells(move |row: &Row<'_>| Cell::words(bpfcost_text::line(&hook(row)))),
+        Head::words("hook").cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(&hook(row.case)))),
         Head::words("target").cells(|row: &Row<'_>| Cell::words(&row.target)),
         Head::words("stimulus")
             .cells(|row: &Row<'_>| Cell::words(bpfcost_text::line(&row.facts.stimulus))),

@@ -167,12 +167,25 @@ AT(fentry, "fentry/bpf_get_current_uid_gid")
 AT(fexit, "fexit/bpf_ktime_get_boot_ns")
 "#;
 
-/// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them.
+/// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them. A stimulus
+/// is found.
 pub(crate) fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {
     let tool = Tool::new();
     compile(&tool, AS_ATTACH, "x.bpf.o", &[]);
-    let (said, record) = run(&tool, kernel, "--stimulus open");
+    let (said, record) = run(&tool, kernel, "--format csv");
     assert_eq!(said.code, Some(0), "{said:?}");
+    let heads = said.out.lines().next().expect("a table");
+    assert!(
+        heads.ends_with("hook,stimulus,dispatch,body,helpers,least,most,events,slept"),
+        "{heads}"
+    );
+    let [dispatch, body, helpers] = parts(case(&record, "kprobe"));
+    let cells = format!(",{dispatch},{body},{helpers},");
+    let row = said
+        .out
+        .lines()
+        .find(|row| row.contains(",kprobe,programs,"));
+    assert!(row.expect("its row").contains(&cells), "{row:?}");
     let mechanisms = [
         ("kprobe", "kprobe"),
         ("kprobe_multi", "kprobe.multi"),

@@ -139,7 +139,7 @@ fn difference_columns<'a>(at: usize, first: &str) -> [Column<'static, CellRow<'a
     ]
 }
 
-/// What a budget was asked of, on each target, where the records do not follow.
+/// The comparisons that a budget judged, on each target, where the records do not follow.
 fn judged(matrix: &Matrix<'_>) -> Vec<Section> {
     let columns = matrix.columns.iter().zip(&matrix.table.heads);
     let tables = columns.filter_map(|(column, head)| {

@@ -14,7 +14,7 @@ use bpfcost_bpf::{
 use bpfcost_stimulus::{Context, Stimulus};
 
 use super::{FEWEST_EVENTS, Inner, OPERATIONS, attached::AttachedPrograms, menu::all};
-use bpfcost_program::StimulusSource;
+use bpfcost_program::{ProgramTrace, StimulusSource};
 
 /// Operations by which a stimulus is tried.
 const TRIED: u64 = 5;
@@ -42,7 +42,7 @@ pub(super) struct Rank {
 /// The stimuli that were tried with programs that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried {
-    /// By program.
+    /// Ranks by program.
     ranks: BTreeMap<String, BTreeSet<Rank>>,
     tried: usize,
     /// Reason why the last one that could not be tried could not.
@@ -111,6 +111,10 @@ fn traceable(
     ranks: &BTreeSet<Rank>,
 ) -> Result<&'static Stimulus> {
     let stimulus = |rank: &Rank| all().nth(rank.place).context("it is in the menu");
+    let first = stimulus(ranks.first().context("one was tried")?)?;
+    if ranks.len() == 1 {
+        return Ok(first);
+    }
     let tracer = inner.tracer.as_deref();
     let tracer = tracer.context("nothing traces instructions here")?;
     let place = attached.place(program)?;
@@ -121,11 +125,19 @@ fn traceable(
             continue;
         };
         let mut events = || {
-            let mut operate = |_: &HookedObject| Ok(prepared.operate()?);
+            let mut is_done = true;
+            let mut operate = |_: &HookedObject| {
+                is_done &= prepared.operate().is_ok();
+                Ok(())
+            };
             let trace = attached.trace(tracer, program, stimulus.name, OPERATIONS, &mut operate)?;
-            let traced = &trace.programs[place];
-            let is_known = traced.unexplained == 0 && traced.events.len() >= FEWEST_EVENTS;
-            anyhow::Ok(is_known.then_some(traced.events.len() as u64))
+            let ProgramTrace {
+                events,
+                unexplained,
+                ..
+            } = &trace.programs[place];
+            let is_known = is_done && *unexplained == 0 && events.len() >= FEWEST_EVENTS;
+            anyhow::Ok(is_known.then_some(events.len() as u64))
         };
         let mut last = None;
         for _ in 0..TRACES {
@@ -137,10 +149,7 @@ fn traceable(
             enough.get_or_insert(stimulus);
         }
     }
-    match enough {
-        Some(stimulus) => Ok(stimulus),
-        None => stimulus(ranks.first().context("one was tried")?),
-    }
+    Ok(enough.unwrap_or(first))
 }
 
 /// Tries all stimuli, or the one of this name. The kernel counts runs all the while: to switch that on or off changes its code,
