@@ -466,6 +466,19 @@ fn an_event_without_an_end_is_not_known() {
     }
 }
 
+/// An interrupt at a hook's beginning leads to a program by another way: the hook is not what called it.
+#[test]
+fn an_interrupt_at_a_hook_does_not_lead_from_it() {
+    let lead = [call(CALLER), plain(HOOKED), plain(TIMER), call(TIMER + 4)];
+    let end = [
+        one(TIMER + 8, Flow::EndOfInterrupt),
+        returns(HOOKED + 4),
+        plain(CALLER + 4),
+    ];
+    let program = &read(&[function()], None, &around(&lead, 0, &end)).programs[0];
+    assert_eq!((program.events.len(), program.unexplained), (0, 1));
+}
+
 /// The first instruction of a program is executed without a call of it.
 #[test]
 fn a_program_that_nothing_led_to_is_not_known() {
