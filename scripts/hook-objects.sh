@@ -32,25 +32,27 @@ number() {
     od -An -j "$2" -N "$3" -t "u$3" "$1" | tr -d ' '
 }
 
-# cut FILE: the BPF objects that a tool has inside (ELF, relocatable, machine 247), up to their section headers, which are last.
+# cut_objects FILE FOLDER: the BPF objects that a tool has inside (ELF, relocatable, machine 247), up to their section headers,
+# which are last.
 cut_objects() {
-    local file=$1 at size found=0
+    local file=$1 folder=$2 at size found=0
     while IFS=: read -r at _; do
         if [ "$(number "$file" $((at + 16)) 2)" != 1 ] || [ "$(number "$file" $((at + 18)) 2)" != 247 ]; then
             continue
         fi
         size=$(($(number "$file" $((at + 40)) 8) + $(number "$file" $((at + 58)) 2) * $(number "$file" $((at + 60)) 2)))
-        tail -c "+$((at + 1))" "$file" | head -c "$size" >"$objects/$(basename "$file")${found/#0/}.bpf.o" || true
+        tail -c "+$((at + 1))" "$file" | head -c "$size" >"$folder/$(basename "$file")${found/#0/}.bpf.o" || true
         found=$((found + 1))
     done < <(LC_ALL=C grep -abo $'\x7fELF\x02\x01\x01' "$file")
 }
 
 if [ ! -d "$objects" ]; then
     (cd "$work" && apt-get -qq download libbpf-tools && dpkg -x libbpf-tools_*.deb package)
-    mkdir "$objects"
+    mkdir -p "$objects.new"
     find "$work/package/usr/sbin" -type f | sort | while read -r tool; do
-        cut_objects "$tool"
+        cut_objects "$tool" "$objects.new"
     done
+    mv "$objects.new" "$objects"
 fi
 table=$work/table-$kernel.csv
 : >"$table"

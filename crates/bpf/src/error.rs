@@ -82,6 +82,12 @@ impl IntoSource for Errno {
     }
 }
 
+impl IntoSource for nix::errno::Errno {
+    fn into_source(self) -> libbpf_rs::Error {
+        io::Error::from(self).into()
+    }
+}
+
 /// Makes an answer an [`Error::Failed`] about `what`, with the `action` that was tried.
 pub(crate) fn failed<E: IntoSource>(
     what: impl Into<String>,

@@ -50,7 +50,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[
     ),
     Stimulus::new(
         "several-messages",
-        "socketpair, sendmmsg and recvfrom of 64 bytes, close ×2",
+        "socketpair, sendmmsg of two times 64 bytes, recvfrom ×2, close ×2",
         several_messages,
     ),
     Stimulus::new(
@@ -138,19 +138,23 @@ fn several_messages(_: &Context) -> Result<Prepared> {
     let message = [1; 64];
     Ok(Prepared::new(move || {
         let (one, other) = socketpair(UNIX, DATAGRAM, CLOEXEC, None)?;
-        let mut headers = MultiHeaders::<()>::preallocate(1, None);
-        let messages = [[IoSlice::new(&message)]];
+        let mut headers = MultiHeaders::<()>::preallocate(2, None);
+        let messages = [[IoSlice::new(&message)], [IoSlice::new(&message)]];
         let socket = one.as_raw_fd();
+        let nowhere = [None; 2];
         sendmmsg(
             socket,
             &mut headers,
             &messages,
-            [None],
+            nowhere,
             [],
             MsgFlags::empty(),
         )?;
-        let (_, received) = recv(&other, &mut [0; 64], RecvFlags::DONTWAIT)?;
-        expect_bytes(received, 64)
+        for _ in &messages {
+            let (_, received) = recv(&other, &mut [0; 64], RecvFlags::DONTWAIT)?;
+            expect_bytes(received, 64)?;
+        }
+        Ok(())
     }))
 }
 

@@ -56,7 +56,7 @@ struct Inner {
     chosen: RefCell<BTreeMap<String, String>>,
     /// The programs that are attached now.
     attached: RefCell<Option<AttachedPrograms>>,
-    /// Stimuli that were tried to choose them, by the programs that were attached together.
+    /// Stimuli that were tried, by the programs that were attached together.
     tried: RefCell<BTreeMap<(usize, Vec<String>), Tried>>,
 }
 

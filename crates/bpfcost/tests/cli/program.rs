@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{require, tool::Tool};
+use crate::{require, running::Running, tool::Tool};
 
 /// Folder of the programs in Debian's libxdp1.
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/bpf";
@@ -219,6 +219,29 @@ fn variables_and_maps_are_those_of_the_command_line() {
     ] {
         tool.refuses(&format!("program x.bpf.o {line}"), 2, says);
     }
+}
+
+/// What goes on has nothing but the plan.
+#[test]
+fn variables_hold_in_a_run_that_is_continued() {
+    if !require::host() {
+        return;
+    }
+    const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+const volatile int verdict = 1;
+SEC("xdp") int decides(void *context) { return verdict; }
+"#;
+    let tool = Tool::new();
+    compile(&tool, "x", SOURCE);
+    let mut run = Running::start(&tool, "program x.bpf.o --set verdict=3 --quick");
+    run.until(|journal| journal.contains('\n'));
+    run.kill();
+    tool.answers("run --resume x.json --format json");
+    let text = std::fs::read_to_string(tool.path("x.json")).expect("a record");
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(case(&whole, "decides/udp")["observed"]["code"], 3);
 }
 
 /// One wrong code in 100,000 runs.

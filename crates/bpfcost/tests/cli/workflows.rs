@@ -4,6 +4,18 @@ use crate::tool::Tool;
 
 const ASKED: &str = "init-ci lb.bpf.o --source https://example.org/bpfcost.git";
 
+/// The workflow that was written, in which nothing is left open and all of these words are.
+fn written(tool: &Tool, wanted: &[&str]) -> String {
+    let written = std::fs::read_to_string(tool.path("ci.yml")).expect("it was written");
+    for words in wanted {
+        assert!(written.contains(words), "no `{words}` in {written}");
+    }
+    for open in ["{%", "{{"] {
+        assert!(!written.contains(open), "`{open}` in {written}");
+    }
+    written
+}
+
 #[test]
 fn mistakes_are_named_before_anything_is_written() {
     let tool = Tool::new();
@@ -36,23 +48,19 @@ fn a_workflow_for_a_host_needs_no_guest() {
         "$BPFCOST init-ci 'my lb.bpf.o' --source 'git@host:b c.git' --on host --output ci.yml";
     let said = tool.shell(asked);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let written = std::fs::read_to_string(tool.path("ci.yml")).expect("it was written");
-    for words in [
-        "runs-on: self-hosted",
-        "git clone --depth 1 'git@host:b c.git' ",
-        "make 'my lb.bpf.o'\n",
-        "program 'my lb.bpf.o' --against \"$RUNNER_TEMP/base/\"'my lb.bpf.o' ",
-        "--on host --budget 2% ",
-    ] {
-        assert!(written.contains(words), "no `{words}` in {written}");
-    }
+    let written = written(
+        &tool,
+        &[
+            "runs-on: self-hosted",
+            "git clone --depth 1 'git@host:b c.git' ",
+            "make 'my lb.bpf.o'\n",
+            "program 'my lb.bpf.o' --against \"$RUNNER_TEMP/base/\"'my lb.bpf.o' ",
+            "--on host --budget 2% ",
+        ],
+    );
     for words in ["container", "kernel add", "cache@"] {
         assert!(!written.contains(words), "`{words}` in {written}");
     }
-    assert!(
-        !written.contains("{%") && !written.contains("{{"),
-        "{written}"
-    );
     // What is there is not overwritten.
     let again = tool.shell(asked);
     assert_eq!(again.code, Some(2), "{again:?}");
@@ -66,14 +74,14 @@ fn a_workflow_may_be_for_several_kernels() {
     let asked = "--on exact:bookworm --on exact:trixie --output ci.yml";
     let said = tool.says(&format!("{ASKED} {asked}"));
     assert_eq!(said.code, Some(0), "{said:?}");
-    let written = std::fs::read_to_string(tool.path("ci.yml")).expect("it was written");
-    for words in [
-        "on exact:bookworm, exact:trixie. Written",
-        "-bookworm-trixie\n",
-        "- name: Fetch the kernels\n",
-        "bpfcost kernel add bookworm\n          bpfcost kernel add trixie\n",
-        "--on exact:bookworm --on exact:trixie --budget 0% ",
-    ] {
-        assert!(written.contains(words), "no `{words}` in {written}");
-    }
+    written(
+        &tool,
+        &[
+            "on exact:bookworm, exact:trixie. Written",
+            "-bookworm-trixie\n",
+            "- name: Fetch the kernels\n",
+            "bpfcost kernel add bookworm\n          bpfcost kernel add trixie\n",
+            "--on exact:bookworm --on exact:trixie --budget 0% ",
+        ],
+    );
 }

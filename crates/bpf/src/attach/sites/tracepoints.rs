@@ -89,9 +89,7 @@ impl Family for Tracepoints {
 
     fn fire(&self, _: &SitePrograms, _: bool) -> Result<u64> {
         for _ in 0..CALLS {
-            getpgid(None)
-                .map_err(std::io::Error::from)
-                .map_err(failed("getpgid", "calling it"))?;
+            getpgid(None).map_err(failed("getpgid", "calling it"))?;
         }
         Ok(CALLS)
     }
