@@ -170,7 +170,9 @@ fn command_stimulus(command: &LoaderCommand) -> Result<Prepared> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let status = process.status()?;
+        let status = process
+            .status()
+            .map_err(|error| io::Error::other(format!("cannot start {name}: {error}")))?;
         if status.success() {
             return Ok(());
         }

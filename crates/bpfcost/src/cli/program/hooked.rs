@@ -1,11 +1,13 @@
 //! Programs that are measured at their own hooks.
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result};
 use bpfcost_bpf::program::ObjectFile;
+use bpfcost_process::program::find;
 
 use super::{Args, Objects, loader, usage};
 use crate::builtin::hook::menu;
 use bpfcost_program::{HookedPrograms, StimulusSource};
+use bpfcost_text::suggest;
 
 /// Programs that the command line names, to be measured at their hooks; `None` if it names none.
 pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPrograms>> {
@@ -52,12 +54,20 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
     Ok(Some(subject))
 }
 
-/// A stimulus of the menu, or a command.
+/// A stimulus of the menu, or a command, whose program is here: a guest has this machine's files.
 fn stimulus(args: &Args, words: &str) -> Result<StimulusSource> {
     if menu::find(words).is_some() {
         return Ok(StimulusSource::Menu(words.to_owned()));
     }
-    loader("--stimulus", words, &args.options.on).map(StimulusSource::Command)
+    let command = loader("--stimulus", words, &args.options.on)?;
+    let program = command.command.first().context("a command has a name")?;
+    find(program).map_err(|missing| {
+        let alike = suggest(words, menu::all().map(|stimulus| stimulus.name));
+        usage(format!(
+            "--stimulus {words}: it is no stimulus of the menu{alike}, and as a command: {missing}\n  See the menu: bpfcost list --stimuli"
+        ))
+    })?;
+    Ok(StimulusSource::Command(command))
 }
 
 fn nothing_hooked(option: &str) -> String {

@@ -68,6 +68,14 @@ fn programs_at_hooks_are_for_exact_targets() {
         ),
         ("--on exact:6.12 --at opens", "write PROGRAM=HOOK"),
         (
+            "--on exact:6.12 --stimulus opne",
+            "no stimulus of the menu (did you mean open?)",
+        ),
+        (
+            "--on exact:6.12 --stimulus no-such-program",
+            "no-such-program is not installed here",
+        ),
+        (
             "--on exact:6.12 --at closes=vfs_open",
             "opens, switches, named_by_loader",
         ),
