@@ -10,7 +10,7 @@ use crate::{
     kept::record,
     require,
     tool::{Said, Tool},
-    visit::says,
+    visit::{assert_nothing_left, says},
 };
 
 /// Programs of each kind at functions that an open() calls, or that it makes a scheduler call. `MORE` is one instruction.
@@ -230,4 +230,20 @@ SEC("kprobe/tcp_v4_destroy_sock") int by_tcp(void *context) { return 0; }
     assert!(reason("absent").contains("no function no_such_function"));
     assert!(reason("by_tcp").contains("open does not lead to by_tcp"));
     assert!(said.out.contains("Paid by other events"), "{}", said.out);
+}
+
+/// The exit code is that of what the user named.
+#[test]
+fn a_command_that_fails_is_told() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    compile(&tool, SOURCE, "x.bpf.o", &[]);
+    let line = "--program at_kprobe --stimulus false --quick";
+    let line = format!("program x.bpf.o --on exact:{kernel} {line}");
+    let said = says(&tool, &line, "{}");
+    assert_eq!(said.code, Some(5), "{said:?}");
+    said.complains(&["false failed: exit status: 1", "Try it by hand"]);
+    assert_nothing_left(&tool);
 }

@@ -20,7 +20,11 @@ use super::{
 use crate::builtin::program::secondary;
 use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Problem, Trial, differs, prove};
 use bpfcost_pages::hook::{BODY, DISPATCH, EVENTS, HELPERS, LEAST, MOST, SLEPT};
+use bpfcost_process::ChildFailed;
 use bpfcost_program::{EventParts, InstructionTracer, LoaderCommand, ProgramTrace, StimulusSource};
+
+/// Advice on a command that fails.
+const BY_HAND: &str = "Try it by hand: it has to end, and to succeed, each time";
 
 /// The epoch.
 pub(super) struct HookEpoch {
@@ -84,13 +88,20 @@ impl HookEpoch {
         }
         let mut attached = self.inner.attach(work)?;
         let attached = attached.as_mut().context("it was attached")?;
+        let is_command = matches!(
+            self.inner.subject.stimulus,
+            Some(StimulusSource::Command(_))
+        );
         let prepared = self.stimuli.get_mut(&stimulus).context("it was prepared")?;
         with(
             attached,
             &*tracer,
             &stimulus,
             &mut |object| match prepared {
-                Some(prepared) => Ok(prepared.operate()?),
+                Some(prepared) => prepared.operate().map_err(|error| match is_command {
+                    true => ChildFailed(format!("--stimulus: {error}\n  {BY_HAND}")).into(),
+                    false => error.into(),
+                }),
                 None => Ok(object.read_iterators().map(drop)?),
             },
         )
