@@ -36,12 +36,11 @@ pub const BEFORE: &str = "before";
 /// The line of the console that says that a guest waits for the host.
 pub const READY: &str = "bpfcost: waiting for the host";
 
-/// Arguments of this program as a first process, and the option with which it mounts the host's files.
+/// Arguments of this program as a first process, the option with which it mounts the host's files, and that of a guest
+/// whose instructions are traced.
 pub(crate) const ARGUMENTS: [&str; 2] = ["guest", "first"];
 pub(crate) const HOST_FILES: &str = "--host-files";
-
-/// Word of the command line of a kernel whose instructions are traced.
-pub const TRACED: &str = "nokaslr";
+pub(crate) const TRACED: &str = "--traced";
 
 /// Folder of the modules, whose names are in the order to load them.
 pub(crate) const MODULES: &str = "/modules";

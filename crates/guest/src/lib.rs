@@ -6,8 +6,8 @@
 //! process ([`first()`]). Host and guest share one folder. The state of an emulated guest is saved when it has booted, and
 //! later ones go on from there.
 //!
-//! The program that uses this crate offers two commands for it: `guest first [--host-files] [nokaslr]`, which calls [`first()`], and
-//! `guest launch PARENT -- COMMAND…`, which calls [`launch()`].
+//! The program that uses this crate offers two commands for it: `guest first [--host-files] [--traced] [nokaslr]`, which calls
+//! [`first()`], and `guest launch PARENT -- COMMAND…`, which calls [`launch()`].
 
 mod acceleration;
 mod arch;
@@ -33,7 +33,7 @@ pub use arch::Arch;
 pub use command::{EXACT_KHZ, GuestCommand, MEMORY_MIB};
 pub use console::{Console, trouble};
 pub use error::GuestError;
-pub use first::{BEFORE, NOW, READY, SHARED, TRACED, await_host, first, join_host};
+pub use first::{BEFORE, NOW, READY, SHARED, await_host, first, join_host};
 pub use launch::launch;
 pub use limit::{GuestLimit, GuestWait};
 pub use modules::module_needs;

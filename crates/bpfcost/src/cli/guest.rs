@@ -22,8 +22,8 @@ use bpfcost_record::{Disturbance, read_journal};
 use bpfcost_target::{
     Host,
     guest::{
-        Failure, GuestChannel, HostLoad, HostTracer, Message, SHARED, TRACED, await_host, first,
-        join_host, launch,
+        Failure, GuestChannel, HostLoad, HostTracer, Message, SHARED, await_host, first, join_host,
+        launch,
     },
 };
 
@@ -41,7 +41,10 @@ enum Part {
         /// Have the host's files.
         #[arg(long)]
         host_files: bool,
-        /// Words of the kernel's command line that it hands on: [`TRACED`].
+        /// Read what a trace is read by, too.
+        #[arg(long)]
+        traced: bool,
+        /// Words of the kernel's command line that the kernel hands on.
         #[arg(hide = true)]
         of_kernel: Vec<String>,
     },
@@ -67,16 +70,10 @@ enum Part {
 pub(super) fn run(args: &Args) -> Result<Exit> {
     match &args.part {
         Part::First {
-            host_files,
-            of_kernel,
+            host_files, traced, ..
         } => {
             let mut arguments = vec!["guest", "inside"];
-            arguments.extend(
-                of_kernel
-                    .iter()
-                    .any(|word| word == TRACED)
-                    .then_some("--traced"),
-            );
+            arguments.extend(traced.then_some("--traced"));
             Err(first(*host_files, &arguments, "--early").into())
         }
         Part::Inside { early, traced } => inside(*early, *traced),

@@ -17,7 +17,7 @@ mod rescue;
 pub use boot::Guest;
 pub use bpfcost_guest::{
     Acceleration, Arch, GuestError, GuestLimit, GuestSpec, GuestWait, KvmSupport, PortForward,
-    SHARED, TRACED, Tools, await_host, first, join_host, launch, trouble,
+    SHARED, Tools, await_host, first, join_host, launch, trouble,
 };
 pub use channel::{GuestChannel, HostChannel, Tail};
 pub use hooks::{HOOKS, Hooks};
