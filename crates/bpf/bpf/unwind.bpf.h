@@ -226,9 +226,17 @@ static __always_inline __u32 unwind_root(struct unwind_state *state, _Bool from_
 	return root + UNWIND_STALE * UNWIND_NODE_BYTES;
 }
 
+/* By the number itself: the verifier does not know that a pointer, which the compiler would take, goes with it. */
+static __always_inline void unwind_put(struct unwind_stack *stack, __u64 *index, __u64 ip)
+{
+	asm volatile("" : "+r"(*index));
+	stack->ip[*index] = ip;
+}
+
 /*
- * The loop, once for kernels that keep frame pointers and once for others. `stack` is where addresses go; where it is NULL, the stack is counted at its leaf. Returns the leaf: bytes
- * from the first node, with the reason of the end in the upper half.
+ * The loop, once for kernels that keep frame pointers and once for others. `stack` is where addresses go; where it is NULL,
+ * the stack is counted at its leaf. Returns the leaf: bytes from the first node, with the reason of the end in the upper
+ * half.
  */
 static __always_inline __u64 unwind_walk(_Bool keeps_frames, __u64 slot, __u64 ip, __u64 bp,
 					 _Bool from_regs, __u32 depth, struct unwind_stack *stack)
@@ -238,17 +246,28 @@ static __always_inline __u64 unwind_walk(_Bool keeps_frames, __u64 slot, __u64 i
 	struct unwind_node *node, *child;
 	/* What the loop seldom needs stays in memory: registers are short. */
 	struct unwind_at at = { .bp = bp };
-	__u64 turn, taken = 0;
+	__u64 turn = UNWIND_DEPTH;
+	__u32 bytes;
 
 	if (!nodes || !state)
 		return 0;
 	if (depth > UNWIND_DEPTH)
 		depth = UNWIND_DEPTH;
 	node = unwind_node(nodes, unwind_root(state, from_regs));
+	if (stack) {
+		/* 0, but for the verifier any number: of a number that it knew it would follow each turn of the loop. */
+		turn = slot;
+		asm volatile("%0 -= %1" : "+r"(turn) : "r"(slot));
+		turn &= UNWIND_DEPTH - 1;
+	} else {
+		turn -= depth;
+	}
+	if (from_regs && depth)
+		goto known;
 	/* To a constant: Linux before 6.8 does not see the end of a loop otherwise. */
-	for (turn = UNWIND_DEPTH - depth; turn < UNWIND_DEPTH; turn++, taken++) {
-		__u32 bytes;
-
+	for (; turn < UNWIND_DEPTH; turn++) {
+		if (stack && turn == depth)
+			break;
 		if (keeps_frames && node->turn == UNWIND_TURN_FRAME) {
 			__u64 to = unwind_load(slot - 8) + 8;
 
@@ -261,8 +280,8 @@ static __always_inline __u64 unwind_walk(_Bool keeps_frames, __u64 slot, __u64 i
 			goto turn;
 		}
 		slot += node->step;
-		if (!from_regs || taken)
-			ip = unwind_load(slot);
+		ip = unwind_load(slot);
+known:
 		child = unwind_node(nodes, node->next);
 		if (child->ip == ip)
 			goto next;
@@ -301,20 +320,20 @@ turn:
 next:
 		node = child;
 		if (stack)
-			stack->ip[taken] = ip;
+			unwind_put(stack, &turn, ip);
 	}
 	if (stack && at.end == UNWIND_FULL) {
 		/* The frame that has no node is at `at`, with its rule. */
-		for (; turn < UNWIND_DEPTH; turn++) {
-			stack->ip[taken & (UNWIND_DEPTH - 1)] = at.ip;
-			taken++;
+		while (turn < UNWIND_DEPTH && turn != depth) {
+			unwind_put(stack, &turn, at.ip);
+			turn++;
 			at.end = unwind_step(&at);
 			if (at.end)
 				break;
 		}
 	}
 	if (stack) {
-		stack->depth = taken;
+		stack->depth = turn;
 		stack->end = at.end;
 	}
 	if (at.end == UNWIND_LOST || at.end == UNWIND_FULL)
