@@ -7,7 +7,7 @@ pub use bpfcost_uprobe::fuzz::{elf, usdt};
 /// `/proc/kallsyms`, and a symbol for an address that the list itself names.
 pub fn kallsyms(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let symbols = KernelSymbols::parse(&text);
+    let symbols = KernelSymbols::parse(text.as_ref());
     for line in text.lines().take(64) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let address = words.first().map(|word| u64::from_str_radix(word, 16));

@@ -231,7 +231,7 @@ fn kallsyms(bytes: &[u8]) {
     kernel::kallsyms(bytes);
     let text = String::from_utf8_lossy(bytes);
     let (list, modules) = text.split_once("\n\n").unwrap_or((&text, ""));
-    let history = SymbolHistory::new(list, modules);
+    let history = SymbolHistory::with(bpfcost_bpf::unwind::KernelSymbols::parse(list), modules);
     for line in list.lines().take(64) {
         let word = line.split_ascii_whitespace().next().unwrap_or_default();
         let address = u64::from_str_radix(word, 16).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The kernel's symbols: functions and tables of the kernel, of modules, and of BPF programs.
 
-use std::{collections::HashMap, fs};
+use std::{fs, ops::Range, sync::Arc};
 
 use crate::error::{Error, Result};
 
@@ -13,21 +13,20 @@ const FARTHEST: u64 = 1 << 20;
 /// Symbols by address.
 #[derive(Clone, Debug, Default)]
 pub struct KernelSymbols {
+    /// The list, which has the names.
+    text: Arc<str>,
     /// Sorted by address. Several names of one address stand as the kernel lists them.
     symbols: Vec<Symbol>,
-    /// The first symbol of each name.
-    by_name: HashMap<Box<str>, u64>,
-    /// Address of each module's own structure, by name.
-    modules: Vec<(Box<str>, u64)>,
 }
 
 #[derive(Clone, Debug)]
 struct Symbol {
     address: u64,
     is_text: bool,
-    name: Box<str>,
-    /// `bpf` for BPF programs.
-    module: Option<Box<str>>,
+    /// Places in the list.
+    name: Range<u32>,
+    /// Empty for the kernel's own; `bpf` for BPF programs.
+    module: Range<u32>,
 }
 
 /// An address as a symbol.
@@ -50,7 +49,7 @@ impl KernelSymbols {
     pub fn read() -> Result<Self> {
         let text = fs::read_to_string(KALLSYMS)
             .map_err(|error| Error::Refused(format!("cannot read {KALLSYMS}: {error}")))?;
-        let symbols = KernelSymbols::parse(&text);
+        let symbols = KernelSymbols::parse(text);
         symbols.shown().map(|()| symbols)
     }
 
@@ -66,66 +65,90 @@ impl KernelSymbols {
         ))
     }
 
-    /// Symbols as the kernel lists them: `ffffffff81000000 T _stext`, and behind some `[module]`.
-    pub fn parse(text: &str) -> Self {
-        let mut symbols: Vec<Symbol> = text.lines().filter_map(Symbol::parse).collect();
+    /// Symbols as the kernel lists them: `ffffffff81000000 T _stext`, and behind some `[module]`. Those beyond the first
+    /// 4 GB of a list are left out.
+    pub fn parse(list: impl Into<Arc<str>>) -> Self {
+        let text = list.into();
+        let lines = text.lines();
+        let mut symbols: Vec<Symbol> = lines
+            .filter_map(|line| Symbol::parse(&text, line))
+            .collect();
         symbols.sort_by_key(|symbol| symbol.address);
-        let mut by_name = HashMap::new();
-        let mut modules = Vec::new();
-        for symbol in &symbols {
-            match &symbol.module {
-                Some(module) if &*symbol.name == "__this_module" => {
-                    modules.push((module.clone(), symbol.address));
-                }
-                Some(_) => {}
-                None => {
-                    by_name.entry(symbol.name.clone()).or_insert(symbol.address);
-                }
-            }
+        KernelSymbols { text, symbols }
+    }
+
+    /// The functions of modules, and BPF programs. The rest of the list is not kept for them.
+    pub fn of_modules(&self) -> Self {
+        let of_module = |symbol: &&Symbol| !symbol.module.is_empty();
+        let line = |symbol: &Symbol| {
+            let (name, module) = (self.name(symbol), self.at(&symbol.module));
+            format!("{:x} t {name}\t[{module}]\n", symbol.address)
+        };
+        KernelSymbols::parse(self.text().filter(of_module).map(line).collect::<String>())
+    }
+
+    fn at(&self, place: &Range<u32>) -> &str {
+        &self.text[place.start as usize..place.end as usize]
+    }
+
+    fn name(&self, symbol: &Symbol) -> &str {
+        self.at(&symbol.name)
+    }
+
+    /// An address as that symbol, or one behind it.
+    fn reference(&self, symbol: &Symbol, address: u64) -> SymbolRef<'_> {
+        let module = self.at(&symbol.module);
+        SymbolRef {
+            name: self.name(symbol),
+            module: (!module.is_empty()).then_some(module),
+            offset: address - symbol.address,
         }
-        KernelSymbols {
-            symbols,
-            by_name,
-            modules,
-        }
+    }
+
+    /// Functions, in the order of addresses.
+    fn text(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(|symbol| symbol.is_text)
     }
 
     /// The address of one of the kernel's own symbols.
     pub fn address(&self, name: &str) -> Option<u64> {
-        self.by_name.get(name).copied()
+        let own = |symbol: &&Symbol| {
+            symbol.name.len() == name.len() && symbol.module.is_empty() && self.name(symbol) == name
+        };
+        self.symbols.iter().find(own).map(|symbol| symbol.address)
     }
 
     /// Modules, and where their `struct module` is. Empty where the kernel lists functions alone.
     pub(super) fn modules(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.modules
-            .iter()
-            .map(|(name, address)| (&**name, *address))
+        let of_module =
+            |symbol: &&Symbol| !symbol.module.is_empty() && self.name(symbol) == "__this_module";
+        let own = self.symbols.iter().filter(of_module);
+        own.map(|symbol| (self.at(&symbol.module), symbol.address))
     }
 
     /// Starts of functions of the kernel's own, in order.
     pub(super) fn functions(&self) -> impl Iterator<Item = u64> {
-        let own = |symbol: &&Symbol| symbol.is_text && symbol.module.is_none();
-        self.symbols.iter().filter(own).map(|symbol| symbol.address)
+        let own = |symbol: &&Symbol| symbol.module.is_empty();
+        self.text().filter(own).map(|symbol| symbol.address)
     }
 
     /// The functions of that name: of the kernel, of modules, and BPF programs.
     pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = SymbolRef<'a>> {
-        let symbols = self.symbols.iter();
-        let named = symbols.filter(move |symbol| symbol.is_text && &*symbol.name == name);
-        named.map(|symbol| symbol.at(symbol.address))
+        let named = self.text().filter(move |symbol| self.name(symbol) == name);
+        named.map(|symbol| self.reference(symbol, symbol.address))
     }
 
     /// Names of all functions, in the order of addresses.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
-        let text = self.symbols.iter().filter(|symbol| symbol.is_text);
-        text.map(|symbol| &*symbol.name)
+        self.text().map(|symbol| self.name(symbol))
     }
 
     /// The functions whose names begin so, with their addresses, and in their order.
     pub fn starting_with<'a>(&'a self, beginning: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
-        let text = self.symbols.iter().filter(|symbol| symbol.is_text);
-        text.filter(move |symbol| symbol.name.starts_with(beginning))
-            .map(|symbol| (&*symbol.name, symbol.address))
+        let named = self
+            .text()
+            .map(|symbol| (self.name(symbol), symbol.address));
+        named.filter(move |(name, _)| name.starts_with(beginning))
     }
 
     /// The function that an address is in, its start, and the start of the next function.
@@ -150,35 +173,36 @@ impl KernelSymbols {
             .partition_point(|symbol| symbol.address < last.address);
         let same = &self.symbols[first..after];
         let symbol = same.iter().find(|symbol| symbol.is_text).unwrap_or(last);
-        let found = symbol.at(address);
+        let found = self.reference(symbol, address);
         (found.offset < FARTHEST).then_some(found)
     }
 }
 
 impl Symbol {
-    fn parse(line: &str) -> Option<Symbol> {
+    /// The symbol of a line of `text`.
+    fn parse(text: &str, line: &str) -> Option<Symbol> {
         let mut words = line.split_ascii_whitespace();
         let address = u64::from_str_radix(words.next()?, 16).ok()?;
         let kind = words.next()?;
-        let name = words.next()?.into();
-        let module = words
-            .next()
-            .map(|module| module.trim_start_matches('[').trim_end_matches(']').into());
+        let name = place(text, words.next()?)?;
+        let module = words.next().unwrap_or_default();
+        let module = module.trim_start_matches('[').trim_end_matches(']');
         Some(Symbol {
             address,
             is_text: matches!(kind, "t" | "T" | "w" | "W"),
             name,
-            module,
+            module: place(text, module)?,
         })
     }
+}
 
-    fn at(&self, address: u64) -> SymbolRef<'_> {
-        SymbolRef {
-            name: &self.name,
-            module: self.module.as_deref(),
-            offset: address - self.address,
-        }
+/// Where a part of a text is in it.
+fn place(text: &str, part: &str) -> Option<Range<u32>> {
+    if part.is_empty() {
+        return Some(0..0);
     }
+    let start = part.as_ptr() as usize - text.as_ptr() as usize;
+    Some(start.try_into().ok()?..(start + part.len()).try_into().ok()?)
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ impl<'a> Recording<'a> {
         let rules = (!args.helper)
             .then(|| RuleTable::read(&symbols))
             .transpose()?;
-        drop(symbols);
+        let history = SymbolHistory::new(symbols);
         if let Some(rules) = &rules {
             bar.set_words("comparing a few stacks with those of the kernel's helper …");
             rules.self_test()?;
@@ -176,7 +176,6 @@ impl<'a> Recording<'a> {
             command: args.comm.clone(),
         };
         bar.set_words("waiting for the kernel to verify the program …");
-        let history = SymbolHistory::read()?;
         let stats = StatsOn::start()?;
         let counter = StackCounter::start(&events, mode, &filter, rules.as_ref())?;
         drop(rules);

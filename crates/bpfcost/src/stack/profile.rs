@@ -261,6 +261,8 @@ impl Serialize for JsonStacks<'_> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use bpfcost_bpf::unwind::KernelSymbols;
+
     use super::*;
 
     const SYMBOLS: &str = "\
@@ -283,8 +285,9 @@ ffffffffc0000000 t of_module\t[loop]
     }
 
     pub(in crate::stack) fn profile() -> Profile {
-        let mut symbols = SymbolHistory::new(SYMBOLS, "");
-        symbols.add(&SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]"), "");
+        let mut symbols = SymbolHistory::with(KernelSymbols::parse(SYMBOLS), "");
+        let later = SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]");
+        symbols.add(&KernelSymbols::parse(later), "");
         let (entry, middle, inner) = (0xffffffff81000010, 0xffffffff81000110, 0xffffffff81000200);
         let (hiding, module) = (0xffffffff81000300, 0xffffffffc0000004);
         let counted = vec![

@@ -19,6 +19,7 @@ const BPF: &str = "bpf";
 /// so only they are kept more than once.
 #[derive(Clone, Debug)]
 pub struct SymbolHistory {
+    /// All symbols of the first time, of which the kernel's own count.
     kernel: KernelSymbols,
     modules: Vec<Modules>,
 }
@@ -32,7 +33,7 @@ struct Modules {
 }
 
 impl Modules {
-    fn parse(list: &str, modules: &str) -> Self {
+    fn new(symbols: KernelSymbols, modules: &str) -> Self {
         let end = |line: &str| {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let start = u64::from_str_radix(words.get(5)?.strip_prefix("0x")?, 16).ok()?;
@@ -40,7 +41,7 @@ impl Modules {
             Some(((*words.first()?).to_owned(), start.checked_add(size)?))
         };
         Modules {
-            symbols: KernelSymbols::parse(&lines(list, true)),
+            symbols,
             ends: modules.lines().filter_map(end).collect(),
         }
     }
@@ -53,14 +54,9 @@ impl Modules {
 }
 
 impl SymbolHistory {
-    /// From the symbols of now on.
-    ///
-    /// # Errors
-    ///
-    /// Where they can't be read.
-    pub fn read() -> Result<Self> {
-        let (list, modules) = lists()?;
-        Ok(SymbolHistory::new(&list, &modules))
+    /// From these symbols on, with the modules of now.
+    pub fn new(symbols: KernelSymbols) -> Self {
+        SymbolHistory::with(symbols, &modules())
     }
 
     /// Adds the symbols from now on: modules came or went, or it ends, and BPF programs that came meanwhile have names.
@@ -69,29 +65,36 @@ impl SymbolHistory {
     ///
     /// Where they can't be read.
     pub fn push(&mut self) -> Result<()> {
-        let (list, modules) = lists()?;
-        self.add(&list, &modules);
+        let list = fs::read_to_string(KALLSYMS);
+        let list = list.with_context(|| format!("cannot read {KALLSYMS}"))?;
+        self.add(&KernelSymbols::parse(list), &modules());
         Ok(())
     }
 
-    /// From these symbols on, as the kernel lists them, and its modules.
-    pub(crate) fn new(list: &str, modules: &str) -> Self {
+    /// From these symbols on, and modules as the kernel lists them.
+    pub(crate) fn with(symbols: KernelSymbols, modules: &str) -> Self {
         let mut history = SymbolHistory {
-            kernel: KernelSymbols::parse(&lines(list, false)),
+            kernel: KernelSymbols::default(),
             modules: Vec::new(),
         };
-        history.add(list, modules);
+        history.add(&symbols, modules);
+        history.kernel = symbols;
         history
     }
 
-    pub(super) fn add(&mut self, list: &str, modules: &str) {
-        self.modules.push(Modules::parse(list, modules));
+    pub(super) fn add(&mut self, symbols: &KernelSymbols, modules: &str) {
+        let symbols = symbols.of_modules();
+        self.modules.push(Modules::new(symbols, modules));
     }
 
     /// An address of a stack that was taken then.
     pub fn frame(&self, address: u64, generation: Generation) -> Frame {
-        // Modules lie above the kernel.
-        let symbol = (self.of_module(address, generation)).or_else(|| self.kernel.symbol(address));
+        let own = || {
+            self.kernel
+                .symbol(address)
+                .filter(|symbol| symbol.module.is_none())
+        };
+        let symbol = self.of_module(address, generation).or_else(own);
         match symbol {
             Some(symbol) => Frame {
                 address,
@@ -128,23 +131,9 @@ impl SymbolHistory {
     }
 }
 
-fn lists() -> Result<(String, String)> {
-    let list = fs::read_to_string(KALLSYMS).with_context(|| format!("cannot read {KALLSYMS}"))?;
-    // Kernels without modules have no such list.
-    Ok((list, fs::read_to_string(MODULES).unwrap_or_default()))
-}
-
-/// The functions of the list that are the kernel's own, or those of modules and BPF programs.
-fn lines(list: &str, of_modules: bool) -> String {
-    let is_function = |line: &str| {
-        let kind = line.split_ascii_whitespace().nth(1);
-        matches!(kind, Some("t" | "T" | "w" | "W"))
-    };
-    let of_module = |line: &str| line.ends_with(']');
-    let wanted = list
-        .lines()
-        .filter(|line| of_module(line) == of_modules && is_function(line));
-    wanted.flat_map(|line| [line, "\n"]).collect()
+/// Kernels without modules have no such list.
+fn modules() -> String {
+    fs::read_to_string(MODULES).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -166,9 +155,12 @@ loop 8192 0 - Live 0xffffffffc0004000
 
     /// A history in which `dummy` was replaced by `ifb`, and a BPF program came behind it.
     fn history() -> SymbolHistory {
-        let mut history = SymbolHistory::new(SYMBOLS, MODULES);
+        let mut history = SymbolHistory::with(KernelSymbols::parse(SYMBOLS), MODULES);
         let list = SYMBOLS.replace("dummy", "ifb") + "ffffffffc0003000 t on_event\t[bpf]\n";
-        history.add(&list, &MODULES.replace("dummy", "ifb"));
+        history.add(
+            &KernelSymbols::parse(list),
+            &MODULES.replace("dummy", "ifb"),
+        );
         history
     }
 
@@ -194,14 +186,14 @@ loop 8192 0 - Live 0xffffffffc0004000
 
     #[test]
     fn a_module_ends_where_the_kernel_says() {
-        let mut history = SymbolHistory::new(SYMBOLS, MODULES);
+        let mut history = SymbolHistory::with(KernelSymbols::parse(SYMBOLS), MODULES);
         let frame = |history: &SymbolHistory| {
             history
                 .frame(BEHIND_DUMMY, Generation::default())
                 .to_string()
         };
         assert_eq!(frame(&history), format!("{BEHIND_DUMMY:#x}"));
-        history.add(SYMBOLS, "");
+        history.add(&KernelSymbols::parse(SYMBOLS), "");
         assert_eq!(frame(&history), format!("{BEHIND_DUMMY:#x}"));
         assert_eq!(name(BEHIND_DUMMY, 0, false), "on_event [bpf]");
     }
@@ -209,8 +201,11 @@ loop 8192 0 - Live 0xffffffffc0004000
     #[test]
     fn programs_are_named_by_the_list_that_is_nearer() {
         let program = |at: &str| format!("{SYMBOLS}ffffffffc00{at} t program_{at}\t[bpf]\n");
-        let mut history = SymbolHistory::new(&program("10000"), MODULES);
-        history.add(&(program("10000") + &program("10100")), MODULES);
+        let mut history = SymbolHistory::with(KernelSymbols::parse(program("10000")), MODULES);
+        history.add(
+            &KernelSymbols::parse(program("10000") + &program("10100")),
+            MODULES,
+        );
         let frame = |address| history.frame(address, Generation::default()).to_string();
         assert_eq!(frame(0xffffffffc0010010), "program_10000+0x10 [bpf]");
         assert_eq!(frame(0xffffffffc0010110), "program_10100+0x10 [bpf]");

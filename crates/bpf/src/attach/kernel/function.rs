@@ -166,7 +166,7 @@ impl Lists {
     fn symbols(&self) -> Option<&Arc<KernelSymbols>> {
         let read = || {
             let text = fs::read_to_string(KALLSYMS).ok()?;
-            Some(Arc::new(KernelSymbols::parse(&text)))
+            Some(Arc::new(KernelSymbols::parse(text)))
         };
         self.symbols.get_or_init(read).as_ref()
     }
