@@ -36,6 +36,11 @@ pub(crate) const STIMULI: &[Stimulus] = &[
         read_ahead,
     ),
     Stimulus::new(
+        "random-read",
+        "fadvise64 (DONTNEED), pread64 of 4 KiB amid an empty disk (null_blk): nothing that follows is read",
+        read_amid,
+    ),
+    Stimulus::new(
         "shared-folder",
         "statfs of a folder of another machine (9p), whose answer comes with an interrupt of a device",
         ask_shared,
@@ -103,14 +108,22 @@ fn write_disk(_: &Context) -> Result<Prepared> {
     }))
 }
 
-/// Reads from a disk through the page cache, which has nothing of it.
 fn read_ahead(_: &Context) -> Result<Prepared> {
+    read_uncached(0)
+}
+
+fn read_amid(_: &Context) -> Result<Prepared> {
+    read_uncached(1 << 20)
+}
+
+/// Reads from a disk through the page cache, which has nothing of it.
+fn read_uncached(offset: u64) -> Result<Prepared> {
     const BLOCK: usize = 4096;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let disk = openat(CWD, "/dev/nullb0", flags, Mode::empty()).step("open a block device")?;
     Ok(Prepared::new(move || {
         fadvise(&disk, 0, None, Advice::DontNeed)?;
-        expect_bytes(pread(&disk, &mut [0; BLOCK], 0)?, BLOCK)
+        expect_bytes(pread(&disk, &mut [0; BLOCK], offset)?, BLOCK)
     }))
 }
 

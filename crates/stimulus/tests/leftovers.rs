@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Stimuli for guests alone: a disk of this name may have data here.
-const OF_NULL_BLK: [&str; 2] = ["block-write", "read-ahead"];
+const OF_NULL_BLK: [&str; 3] = ["block-write", "read-ahead", "random-read"];
 
 /// Stimuli that need a privilege or a kernel option. All others must work on any machine that runs tests.
 const OPTIONAL: &[&str] = &[
