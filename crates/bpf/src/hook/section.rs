@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::HookKind;
 use crate::{
     error::{Error, Result},
-    program::{ObjectFile, ProgramKind},
+    program::{ObjectFile, ProgramKind, is_perf_event},
 };
 
 /// A program of an object, and its hook.
@@ -88,15 +88,16 @@ impl ObjectFile {
     pub fn hooks(&self) -> Result<Vec<Hook>> {
         let object = self.opened()?;
         let hook = |program: libbpf_rs::OpenProgram<'_>| {
+            let (name, section) = (program.name().to_string_lossy(), program.section());
+            let section = section.to_string_lossy();
             let is_looped = match self.kind(&program) {
                 Ok(kind) => kind != ProgramKind::RawTracepoint,
-                Err(_) => program.prog_type() == ProgramType::Unspec,
+                Err(_) => program.prog_type() == ProgramType::Unspec && !is_perf_event(&section),
             };
             if is_looped {
                 return None;
             }
-            let (name, section) = (program.name(), program.section());
-            let hook = Hook::parse(&name.to_string_lossy(), &section.to_string_lossy())?;
+            let hook = Hook::parse(&name, &section)?;
             Some(Hook {
                 optional: !program.autoload(),
                 ..hook

@@ -33,6 +33,11 @@ const REDIRECTED: [&str; 4] = [
     "xdp.frags/cpumap",
 ];
 
+/// Whether a section names a program of perf events as other loaders than libbpf do: with a name of their own behind it.
+pub(crate) fn is_perf_event(section: &str) -> bool {
+    section.starts_with("perf_event/")
+}
+
 impl ProgramKind {
     /// All of them.
     pub const ALL: [ProgramKind; 6] = [
@@ -53,6 +58,10 @@ impl ProgramKind {
         section: &str,
         unnamed: Option<ProgramKind>,
     ) -> std::result::Result<Self, String> {
+        let kind = match kind {
+            ProgramType::Unspec if is_perf_event(section) => ProgramType::PerfEvent,
+            kind => kind,
+        };
         let attachable = match kind {
             ProgramType::Xdp if REDIRECTED.contains(&section) => {
                 return Err(format!(
@@ -71,7 +80,7 @@ impl ProgramKind {
                 return kind.ok_or_else(|| {
                     format!(
                         "{program} is in the section {section}, whose name does not tell its type\n  Name the type: --type \
-                         xdp, --type tc, … Names that tell it begin with xdp, tc, classifier, or are as in libbpf's \
+                         xdp, --type tc, … Names that tell it begin with xdp, tc, classifier, socket, or are as in libbpf's \
                          documentation (cgroup_skb/ingress, socket, raw_tp/NAME, syscall)"
                     )
                 });
@@ -120,6 +129,8 @@ impl ProgramKind {
             Some(ProgramKind::Xdp)
         } else if begins("classifier") || is_tc {
             Some(ProgramKind::Tc)
+        } else if begins("socket") {
+            Some(ProgramKind::SocketFilter)
         } else {
             None
         }
@@ -250,6 +261,7 @@ mod tests {
             ("tc_edt", ProgramKind::Tc),
             ("tcx/other", ProgramKind::Tc),
             ("classifier/ingress", ProgramKind::Tc),
+            ("socket1", ProgramKind::SocketFilter),
         ] {
             assert_eq!(unnamed(section, None), Ok(kind), "{section}");
         }
@@ -282,6 +294,7 @@ mod tests {
             ),
             (ProgramType::Tracing, "iter.s/task", "iterator is read"),
             (ProgramType::Tracing, "fentry/x", "overhead x.bpf.o:name"),
+            (ProgramType::Unspec, "perf_event/cpu", "at a perf event"),
             (ProgramType::Xdp, "xdp/devmap", "redirected through a map"),
             (ProgramType::Xdp, "xdp.frags/cpumap", "SEC(\"xdp\")"),
         ] {

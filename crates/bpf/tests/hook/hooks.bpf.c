@@ -98,7 +98,8 @@ int returns(void *ctx)
 	return 0;
 }
 
-SEC("perf_event")
+/* With a name of its own behind the type: libbpf does not take it, other loaders do. */
+SEC("perf_event/faults")
 int sampled(void *ctx)
 {
 	return 0;

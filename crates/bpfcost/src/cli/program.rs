@@ -63,7 +63,7 @@ pub(super) struct Args {
     programs: Vec<String>,
     /// The type of programs whose sections name none: xdp, tc, cgroup_skb, socket, raw_tp or syscall
     ///
-    /// Sections whose names begin with xdp, tc or classifier need no option. Those that name a type keep theirs.
+    /// Sections whose names begin with xdp, tc, classifier or socket need no option. Those that name a type keep theirs.
     #[arg(long = "type", value_name = "TYPE", value_parser = program_kind, hide_short_help = true)]
     kind: Option<ProgramKind>,
     /// A packet: FILE.pcap, hexadecimal digits or builtin:NAME [default: builtin:udp] [repeatable]
