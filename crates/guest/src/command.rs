@@ -109,9 +109,9 @@ impl GuestSpec {
             line.push(first::TRACED);
         }
         if self.exact {
-            // Hash chains of hooks are as long as the addresses of their functions have it: 5 of 713 instructions of a
-            // kprobe. What loads the kernel reads the word; the kernel itself does not know it, and hands it to the first
-            // process.
+            // The kernel finds hooks by hashes of addresses: the same kprobe took 713 instructions in one boot, 718 in
+            // another. What loads the kernel reads the word; the kernel itself does not know it, and hands it to the
+            // first process.
             line.push("nokaslr");
         }
         line.join(" ")
