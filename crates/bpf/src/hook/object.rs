@@ -6,7 +6,7 @@ use std::{
 };
 
 use bpfcost_uprobe::object::{self, forget_pins, load_object, open_object, programs_in_slots};
-use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut, ProgramType};
+use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut};
 
 use super::{attaching, map_defaults, section::Hook};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     object::{last_log, listen},
     program::{
         Figures, MachineCode, MachineFunction, ObjectFile, Settings, SourceLine, effects_at_hook,
-        figures, hook_program, is_perf_event, lines, places, source_line, wrong,
+        figures, hook_program, lines, places, program_type, source_line, wrong,
     },
     stats::RunStats,
 };
@@ -267,9 +267,8 @@ fn choose(
         if is_chosen && forbidden.is_none() {
             forbidden = effects_at_hook(file, &name, program.insns(), settings);
         }
-        if hook.is_some_and(|hook| is_perf_event(&hook.section)) {
-            program.set_prog_type(ProgramType::PerfEvent);
-        }
+        let kind = program_type(program.prog_type(), &program.section().to_string_lossy());
+        program.set_prog_type(kind);
         if let Some(target) = hook.and_then(Hook::load_target) {
             program.set_attach_target(0, Some(target.to_owned()))?;
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::HookKind;
 use crate::{
     error::{Error, Result},
-    program::{ObjectFile, ProgramKind, is_perf_event},
+    program::{ObjectFile, ProgramKind, program_type},
 };
 
 /// A program of an object, and its hook.
@@ -92,7 +92,7 @@ impl ObjectFile {
             let section = section.to_string_lossy();
             let is_looped = match self.kind(&program) {
                 Ok(kind) => kind != ProgramKind::RawTracepoint,
-                Err(_) => program.prog_type() == ProgramType::Unspec && !is_perf_event(&section),
+                Err(_) => program_type(program.prog_type(), &section) == ProgramType::Unspec,
             };
             if is_looped {
                 return None;

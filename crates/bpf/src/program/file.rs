@@ -14,7 +14,7 @@ use libbpf_rs::{ErrorKind, OpenObject, OpenProgram, ProgramType};
 use super::{
     effects,
     form::{self, LoopForm},
-    kind::{ProgramKind, is_perf_event},
+    kind::{ProgramKind, program_type},
     settings::Settings,
 };
 use crate::error::{Error, Result, failed};
@@ -141,7 +141,7 @@ impl ObjectFile {
         };
         ProgramEntry {
             effects: effects::effects(&instructions),
-            is_named: program.prog_type() != ProgramType::Unspec || is_perf_event(&section),
+            is_named: program_type(program.prog_type(), &section) != ProgramType::Unspec,
             name,
             section,
             kind,

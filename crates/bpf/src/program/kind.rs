@@ -33,9 +33,12 @@ const REDIRECTED: [&str; 4] = [
     "xdp.frags/cpumap",
 ];
 
-/// Whether a section names a program of perf events as other loaders than libbpf do: with a name of their own behind it.
-pub(crate) fn is_perf_event(section: &str) -> bool {
-    section.starts_with("perf_event/")
+/// The type of a program, of which libbpf says `kind`. Other loaders take a name of their own behind `perf_event/`.
+pub(crate) fn program_type(kind: ProgramType, section: &str) -> ProgramType {
+    match kind {
+        ProgramType::Unspec if section.starts_with("perf_event/") => ProgramType::PerfEvent,
+        kind => kind,
+    }
 }
 
 impl ProgramKind {
@@ -58,10 +61,7 @@ impl ProgramKind {
         section: &str,
         unnamed: Option<ProgramKind>,
     ) -> std::result::Result<Self, String> {
-        let kind = match kind {
-            ProgramType::Unspec if is_perf_event(section) => ProgramType::PerfEvent,
-            kind => kind,
-        };
+        let kind = program_type(kind, section);
         let attachable = match kind {
             ProgramType::Xdp if REDIRECTED.contains(&section) => {
                 return Err(format!(

@@ -28,7 +28,7 @@ pub use file::{ObjectFile, ProgramEntry};
 pub(crate) use file::{lines, wrong};
 pub use form::LoopForm;
 pub use kind::ProgramKind;
-pub(crate) use kind::is_perf_event;
+pub(crate) use kind::program_type;
 pub use map_state::{Drift, MapChanges, MapState};
 pub use native::{NativeProgram, Oracle};
 pub(crate) use native::{figures, hook_program};
