@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -33,7 +32,7 @@ use bpfcost_target::{
 };
 use bpfcost_workload::outside::{END, free_port};
 
-/// How often a guest is listened to: rarely enough to leave the CPUs to it.
+/// How often a guest is listened to that wakes nobody: rarely enough to leave the CPUs to it.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wall time that a guest has to end the trial under way once it is asked to. A slow one loses that trial: a person
@@ -373,7 +372,7 @@ fn start(
             Some(Message::Failed(failure)) => {
                 return Err(inside(&job.plan.target, failure));
             }
-            _ => sleep(POLL_INTERVAL),
+            _ => guest.wait(POLL_INTERVAL),
         }
         if interrupt.load(Ordering::Relaxed) {
             return Err(interrupted(
@@ -460,7 +459,7 @@ fn measure_there(
             }
             Some(Message::Failed(failure)) => return Err(inside(&plan.target, failure)),
             Some(Message::Machine(_) | Message::Gone(_)) => {}
-            None => sleep(POLL_INTERVAL),
+            None => guest.wait(POLL_INTERVAL),
         }
         match asked {
             None if interrupt.load(Ordering::Relaxed) => {

@@ -7,6 +7,7 @@ use std::{
     path::Path,
     process::ExitStatus,
     sync::{Arc, atomic::AtomicBool},
+    thread::sleep,
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use super::{
     Acceleration, GuestError, GuestLimit, GuestSpec, GuestWait, Hooks, HostChannel, Job, Message,
-    Rescue, Tail, Tools, TraceOrder, TraceReply, recorder::Recorder, trouble,
+    Rescue, Tail, Tools, TraceOrder, TraceReply, recorder::Recorder, trouble, wakeup::Wakeup,
 };
 use bpfcost_guest::Vm;
 use bpfcost_program::{Trace, TraceReader, Watch};
@@ -34,6 +35,8 @@ pub struct Guest {
     vm: Vm,
     channel: HostChannel,
     tail: Tail,
+    /// Of what it writes; `None` for one whose time is measured.
+    wakeup: Option<Wakeup>,
     unread: VecDeque<Message>,
     kernel: String,
     port: Option<u16>,
@@ -72,6 +75,9 @@ impl Guest {
             wait: Some(GuestWait::begin(vm.id())),
             vm,
             tail: Tail::new(channel.folder()),
+            wakeup: spec
+                .exact
+                .then(|| Wakeup::of_writes_to(&channel.stream())),
             channel,
             unread: VecDeque::new(),
             kernel: spec.kernel.release.clone(),
@@ -109,6 +115,15 @@ impl Guest {
         match self.unread.pop_front() {
             Some(Message::Gone(code)) => Err(self.gone(code)),
             message => Ok(message),
+        }
+    }
+
+    /// Waits until it may have something to say, for `most` at most. One whose time is measured has the CPUs for itself
+    /// meanwhile; one that counts stands still until it is answered.
+    pub fn wait(&self, most: Duration) {
+        match &self.wakeup {
+            Some(wakeup) => wakeup.wait(most),
+            None => sleep(most),
         }
     }
 

@@ -18,6 +18,9 @@ use super::{GuestError, Hooks, Job, Message};
 use bpfcost_guest::BEFORE;
 use bpfcost_process::reaper::Scratch;
 
+/// What the guest writes.
+const STREAM: &str = "stream";
+
 /// The journal of the run's earlier parts.
 const JOURNAL: &str = "earlier.journal";
 
@@ -49,13 +52,18 @@ impl HostChannel {
             base.display()
         )))?;
         let channel = HostChannel(scratch);
-        channel.put("stream", b"")?;
+        channel.put(STREAM, b"")?;
         Ok(channel)
     }
 
     /// Where it is here.
     pub fn folder(&self) -> &Path {
         self.0.path()
+    }
+
+    /// The file that the guest writes to.
+    pub(super) fn stream(&self) -> PathBuf {
+        self.folder().join(STREAM)
     }
 
     /// Writes what the guest is to do: the job, the journal that it goes on with, and a script of a test that starts this
@@ -156,8 +164,8 @@ impl Tail {
     /// From the beginning of the stream in this folder.
     pub fn new(folder: &Path) -> Self {
         Tail {
-            file: File::open(folder.join("stream")).ok(),
-            path: folder.join("stream"),
+            file: File::open(folder.join(STREAM)).ok(),
+            path: folder.join(STREAM),
             partial: Vec::new(),
         }
     }
@@ -203,7 +211,7 @@ impl GuestChannel {
         Ok(GuestChannel {
             stream: OpenOptions::new()
                 .append(true)
-                .open(folder.join("stream"))?,
+                .open(folder.join(STREAM))?,
             folder: folder.to_owned(),
             looked: Instant::now(),
             doze: Hooks::or(Hooks::of_environment()?.doze_s, Duration::ZERO),

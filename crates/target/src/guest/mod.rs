@@ -13,6 +13,7 @@ mod message;
 mod recorder;
 mod requests;
 mod rescue;
+mod wakeup;
 
 pub use boot::Guest;
 pub use bpfcost_guest::{
