@@ -60,6 +60,9 @@ impl Hook {
 
 /// The reason where a section names no target.
 pub(super) fn unnamed(hook: &Hook) -> String {
+    if hook.kind == HookKind::StructOps {
+        return "no struct of the object has it".to_owned();
+    }
     let (what, example) = match hook.kind {
         HookKind::PerfEvent => ("event", " (page-faults, cpu-clock, …)"),
         HookKind::Netfilter => ("hook", " (ipv4:output, …)"),

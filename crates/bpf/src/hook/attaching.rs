@@ -71,6 +71,8 @@ pub(super) fn attach(program: &ProgramMut<'_>, hook: &Hook) -> Result<Vec<Link>>
         HookKind::Cgroup => cgroup(program, target)?,
         HookKind::SkLookup => program.attach_netns(open(Path::new(target))?.as_raw_fd()),
         HookKind::Netfilter => program.attach_netfilter_with_opts(netfilter(target)?),
+        // With its struct.
+        HookKind::StructOps => return Ok(Vec::new()),
     };
     let explain = |source| match hook.function() {
         Some(function) => attach::explain(hook.kind.attach(), &function, source),

@@ -66,6 +66,8 @@ pub enum HookKind: KindInfo {
     SkLookup = at("sk_lookup", "NAMESPACE", &[], Root::SK_LOOKUP);
     /// A hook of netfilter.
     Netfilter = at("netfilter", "FAMILY:HOOK", &[F::Netfilter], Root::NETFILTER);
+    /// A member of a struct of functions that the kernel calls: a scheduler's, a congestion control's.
+    StructOps = at("struct_ops", "STRUCT.MEMBER", &[], Root::Caller);
 }
 }
 

@@ -14,9 +14,6 @@ const STACK_BYTES: u32 = 127 * 8;
 pub(super) fn set(object: &mut OpenObject) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
         let kind = map.map_type();
-        if kind == MapType::StructOps {
-            map.set_autocreate(false)?;
-        }
         if kind == MapType::StackTrace && map.value_size() == 0 {
             map.set_key_size(4)?;
             map.set_value_size(STACK_BYTES)?;

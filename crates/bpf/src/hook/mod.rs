@@ -7,6 +7,7 @@
 mod absent;
 mod attaching;
 mod companions;
+mod congestion;
 mod kind;
 mod map_defaults;
 mod object;
@@ -14,6 +15,7 @@ pub mod old_calls;
 mod perf_event;
 mod root;
 mod section;
+mod struct_ops;
 
 pub use companions::companions;
 pub use kind::HookKind;

@@ -2,13 +2,21 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     os::fd::{AsFd as _, OwnedFd},
 };
 
 use bpfcost_uprobe::object::{self, forget_pins, load_object, open_object, programs_in_slots};
-use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut};
+use libbpf_rs::{Iter, Link, MapCore as _, Object, OpenObject, ProgramMut};
 
-use super::{attaching, map_defaults, section::Hook};
+use super::{
+    attaching,
+    congestion::{self, CongestionControl},
+    kind::HookKind,
+    map_defaults,
+    section::Hook,
+    struct_ops::{self, Placed},
+};
 use crate::{
     attach::Buffers,
     error::{Error, Result, failed},
@@ -28,8 +36,11 @@ pub struct HookedObject {
     hooks: Vec<Hook>,
     /// Before the object, whose programs they hold. Each has the name of its program.
     links: Vec<(String, Link)>,
+    /// Before the links: connections must not be left without it.
+    congestion: Option<CongestionControl>,
     buffers: Option<Buffers>,
     object: Object,
+    structs: Vec<Placed>,
     /// The program without which the others are of no use.
     chosen: String,
     left_out: Vec<(Hook, String)>,
@@ -94,11 +105,15 @@ impl HookedObject {
         settings: &Settings,
     ) -> Result<std::result::Result<Self, Rejected>> {
         let mut forbidden = None;
+        let mut structs = Vec::new();
         let opened = open_object(&file.name(), file.bytes(), |object| {
             forget_pins(object);
             map_defaults::set(object)?;
             let mut slots = programs_in_slots(file.bytes())?;
             slots.extend(settings.slots.iter().map(|slot| slot.program.clone()));
+            structs = struct_ops::placed(file, object).map_err(io::Error::other)?;
+            structs.retain(|one| hooks.iter().any(|hook| hook.program == one.program));
+            struct_ops::choose(object, &structs)?;
             forbidden = choose(file, object, hooks, &slots, settings)?;
             Ok(())
         });
@@ -121,8 +136,10 @@ impl HookedObject {
             file: file.clone(),
             hooks: hooks.to_vec(),
             links: Vec::new(),
+            congestion: None,
             buffers,
             object,
+            structs,
             chosen: chosen.program.clone(),
             left_out: Vec::new(),
         }))
@@ -143,7 +160,11 @@ impl HookedObject {
         for hook in self.hooks.clone() {
             listen();
             let program = &hook.program;
-            match attaching::attach(&self.program(program)?, &hook) {
+            let links = match hook.kind {
+                HookKind::StructOps => self.attach_struct(program),
+                _ => attaching::attach(&self.program(program)?, &hook),
+            };
+            match links {
                 Ok(links) => {
                     let named = links.into_iter().map(|link| (program.clone(), link));
                     self.links.extend(named);
@@ -166,8 +187,38 @@ impl HookedObject {
         Ok(())
     }
 
+    /// Has the kernel call the functions of the struct that a program is in; one link for all of its programs.
+    fn attach_struct(&mut self, program: &str) -> Result<Vec<Link>> {
+        let mut structs = self.structs.iter();
+        let Some(placed) = structs.find(|one| one.program == program) else {
+            return Ok(Vec::new());
+        };
+        let is_attached = |(linked, _): &(String, Link)| {
+            let mut same = self.structs.iter().filter(|one| one.map == placed.map);
+            same.any(|one| one.program == *linked)
+        };
+        if self.links.iter().any(is_attached) {
+            return Ok(Vec::new());
+        }
+        let before = placed.is_congestion_control().then(congestion::available);
+        let mut maps = self.object.maps_mut();
+        let mut map = maps
+            .find(|map| map.name() == placed.map.as_str())
+            .ok_or_else(|| self.file.refused(format!("{} was not made", placed.map)))?;
+        let link = map.attach_struct_ops();
+        let link = link.map_err(failed(&placed.map, "attaching it"))?;
+        if let Some(before) = before
+            && let Some(name) = congestion::available().difference(&before).next()
+        {
+            let chosen = CongestionControl::choose(name);
+            self.congestion = Some(chosen.map_err(failed(name, "choosing it for TCP"))?);
+        }
+        Ok(vec![link])
+    }
+
     /// Detaches all of them.
     pub fn detach(&mut self) {
+        self.congestion = None;
         let mut links = self.links.drain(..).map(|(_, link)| link).collect();
         links::close(&mut links);
     }
@@ -176,8 +227,7 @@ impl HookedObject {
     pub fn read_iterators(&self) -> Result<u64> {
         let mut bytes = 0;
         for (program, link) in &self.links {
-            let is_iterator =
-                |hook: &Hook| hook.program == *program && hook.kind == super::HookKind::Iter;
+            let is_iterator = |hook: &Hook| hook.program == *program && hook.kind == HookKind::Iter;
             if self.hooks.iter().any(is_iterator) {
                 let opened = Iter::new(link);
                 let mut opened = opened.map_err(failed(program, "opening its iterator"))?;

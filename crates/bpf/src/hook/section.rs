@@ -5,7 +5,7 @@ use std::fmt;
 use libbpf_rs::ProgramType;
 use serde::{Deserialize, Serialize};
 
-use super::kind::HookKind;
+use super::{kind::HookKind, struct_ops};
 use crate::{
     error::{Error, Result},
     program::{ObjectFile, ProgramKind, program_type},
@@ -31,7 +31,7 @@ pub struct Hook {
 }
 
 /// Beginnings of sections, up to the first slash and without the `.s` of programs that may sleep.
-const SECTIONS: [(&str, HookKind); 32] = [
+const SECTIONS: [(&str, HookKind); 33] = [
     ("kprobe", HookKind::Kprobe),
     ("kretprobe", HookKind::Kretprobe),
     ("kprobe.multi", HookKind::KprobeMulti),
@@ -64,6 +64,7 @@ const SECTIONS: [(&str, HookKind); 32] = [
     ("sockops", HookKind::Cgroup),
     ("sk_lookup", HookKind::SkLookup),
     ("netfilter", HookKind::Netfilter),
+    ("struct_ops", HookKind::StructOps),
 ];
 
 /// Functions that stand for those that an object's own loader names (libbpf-tools): each begins so, or is the last one.
@@ -87,6 +88,7 @@ impl ObjectFile {
     /// except programs at raw tracepoints.
     pub fn hooks(&self) -> Result<Vec<Hook>> {
         let object = self.opened()?;
+        let placed = struct_ops::placed(self, &object)?;
         let hook = |program: libbpf_rs::OpenProgram<'_>| {
             let (name, section) = (program.name().to_string_lossy(), program.section());
             let section = section.to_string_lossy();
@@ -98,8 +100,12 @@ impl ObjectFile {
                 return None;
             }
             let hook = Hook::parse(&name, &section)?;
+            let mut members = placed.iter().filter(|one| one.program == name);
             Some(Hook {
                 optional: !program.autoload(),
+                target: members
+                    .next()
+                    .map_or(hook.target, |one| Some(one.member.clone())),
                 ..hook
             })
         };
@@ -135,6 +141,12 @@ impl Hook {
         let kind = match self.kind {
             HookKind::Kprobe if target.contains(':') => HookKind::Uprobe,
             HookKind::Kretprobe if target.contains(':') => HookKind::Uretprobe,
+            HookKind::StructOps => {
+                return Err(Error::Refused(format!(
+                    "{} is called where its object's struct has it, and nowhere else",
+                    self.program
+                )));
+            }
             kind => kind,
         };
         let parts = kind.form().split(':').count();
@@ -223,7 +235,7 @@ fn target(kind: HookKind, rest: Option<&str>) -> Option<String> {
         | HookKind::UretprobeMulti
         | HookKind::UprobeSession => of_parts(2),
         HookKind::Usdt => of_parts(3),
-        HookKind::PerfEvent | HookKind::Netfilter => None,
+        HookKind::PerfEvent | HookKind::Netfilter | HookKind::StructOps => None,
         HookKind::Cgroup => Some(ROOT_GROUP.to_owned()),
         HookKind::SkLookup => Some(OWN_NAMESPACE.to_owned()),
         _ => {
@@ -300,6 +312,7 @@ mod tests {
             ("lsm_cgroup/socket_bind", HookKind::Cgroup, Some("/")),
             ("sk_lookup", HookKind::SkLookup, Some("/proc/self/ns/net")),
             ("netfilter", HookKind::Netfilter, None),
+            ("struct_ops.s/init", HookKind::StructOps, None),
         ] {
             let hook = hook(section);
             assert_eq!(
@@ -309,7 +322,7 @@ mod tests {
             );
             assert_eq!(hook.sleepable, section.contains(".s/"), "{section}");
         }
-        for section in ["xdp", "tc", "struct_ops/init", "kprobes/f", ".text", ""] {
+        for section in ["xdp", "tc", "kprobes/f", ".text", ""] {
             assert_eq!(Hook::parse("p", section), None, "{section}");
         }
     }

@@ -36,6 +36,7 @@ pub use packet_context::PacketContext;
 pub use pins::PinnedMaps;
 pub(crate) use raw::places;
 pub use restore::{Change, Restore};
+pub(crate) use settings::types;
 pub use settings::{MapContents, MapEntry, ProgramSlot, Settings};
 pub use spliced::{Body, Ran, STATE_WORDS, Spliced};
 pub(crate) use traceable::source_line;

@@ -195,15 +195,18 @@ fn cut(name: &str, bytes: usize, value: u64) -> Option<String> {
 
 /// Layout of an object's variables.
 pub(super) fn layout(file: &ObjectFile, object: &OpenObject) -> Result<GlobalsLayout> {
+    let types = types(file, object, "where variables are")?;
+    Ok(GlobalsLayout::from_btf(&file.name(), &types))
+}
+
+/// Types of an object, which say `what` is asked for.
+pub(crate) fn types<'a>(file: &ObjectFile, object: &'a OpenObject, what: &str) -> Result<Btf<'a>> {
     // SAFETY: an open object is a valid `bpf_object`, which the types are borrowed from.
     let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
-    match btf {
-        Ok(Some(btf)) => Ok(GlobalsLayout::from_btf(&file.name(), &btf)),
-        _ => Err(wrong(
-            file.path(),
-            "it has no BTF, which says where variables are\n  Compile it with -g".to_owned(),
-        )),
-    }
+    btf.ok().flatten().ok_or_else(|| {
+        let words = format!("it has no BTF, which says {what}\n  Compile it with -g");
+        wrong(file.path(), words)
+    })
 }
 
 fn lacks_map(file: &ObjectFile, name: &str) -> crate::Error {

@@ -12,13 +12,17 @@ use bpfcost_compile::compile;
 /// The object, compiled once.
 pub(crate) fn object() -> &'static ObjectFile {
     static OBJECT: OnceLock<ObjectFile> = OnceLock::new();
-    OBJECT.get_or_init(|| {
-        let object = tempfile::Builder::new().suffix(".bpf.o").tempfile();
-        let object = object.expect("a file");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hook/hooks.bpf.c");
-        compile(&source, object.path(), Path::new(LIBBPF_HEADERS), &[]).expect("it compiles");
-        ObjectFile::read(object.path()).expect("it can be read")
-    })
+    OBJECT.get_or_init(|| compiled("hooks.bpf.c"))
+}
+
+/// An object of a source file of this folder.
+pub(crate) fn compiled(name: &str) -> ObjectFile {
+    let object = tempfile::Builder::new().suffix(".bpf.o").tempfile();
+    let object = object.expect("a file");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hook");
+    let source = source.join(name);
+    compile(&source, object.path(), Path::new(LIBBPF_HEADERS), &[]).expect("it compiles");
+    ObjectFile::read(object.path()).expect("it can be read")
 }
 
 pub(crate) fn hooks() -> Vec<Hook> {

@@ -2,7 +2,7 @@
 
 use bpfcost_bpf::hook::{Hook, HookKind, companions};
 
-use crate::lab::{hook, hooks};
+use crate::lab::{compiled, hook, hooks};
 
 fn names(hooks: &[Hook]) -> Vec<&str> {
     hooks.iter().map(|hook| hook.program.as_str()).collect()
@@ -55,4 +55,26 @@ fn what_has_no_hook_here_says_why() {
         let words = absent(hook(program));
         assert!(words.contains(says), "{program}: {words}");
     }
+}
+
+#[test]
+fn programs_in_structs_have_the_names_of_members() {
+    let hooks = compiled("structs.bpf.c").hooks().expect("hooks");
+    let places = hooks.iter().map(Hook::to_string);
+    let places: Vec<String> = places.collect();
+    assert_eq!(
+        places,
+        [
+            "struct_ops sched_ext_ops.running",
+            // The first of two.
+            "struct_ops tcp_congestion_ops.ssthresh",
+            "struct_ops"
+        ]
+    );
+    let words = hooks[2].absent().expect("an answer").unwrap_or_default();
+    assert_eq!(words, "no struct of the object has it");
+    let moved = hooks[0].at("tcp_congestion_ops.ssthresh");
+    let error = moved.expect_err("it is where it is").to_string();
+    assert!(error.contains("and nowhere else"), "{error}");
+    assert_eq!(companions(&hooks, &hooks[1]).len(), 2, "{places:?}");
 }

@@ -177,6 +177,8 @@ impl TraceReader {
             Span::Return => self.watch.kernel.returns.contains(&frame.entry),
             Span::Call(functions) => functions.contains(&frame.entry),
             Span::Visit => is_context && self.stack.depth() == 1,
+            // Each call may be one.
+            Span::Caller => is_context,
         };
         self.spans().any(begins) || self.program_at(frame.entry).is_some()
     }
@@ -257,6 +259,7 @@ impl TraceReader {
                 Some(at)
             }
             Span::Visit => (self.stack.depth() == 1).then_some(0),
+            Span::Caller => frames.len().checked_sub(2).filter(|at| *at > 0),
         };
         self.watch.programs[program]
             .spans

@@ -287,6 +287,26 @@ fn a_visit_to_the_kernel() {
 /// Between two instructions; behind a call, before the first instruction of what it calls; behind a jump; a fault whose
 /// instruction is executed again, and one that goes on elsewhere.
 #[test]
+fn code_that_is_made_for_a_struct_calls_the_program() {
+    let thunk = HANDLER + 0x100;
+    // By a thunk, as functions behind pointers are called, to code without a name.
+    let lead = [
+        call(CALLER),
+        plain(HANDLER),
+        call(HANDLER + 4),
+        jump(thunk),
+        plain(TRAMPOLINE),
+        call(TRAMPOLINE + 4),
+    ];
+    let end = [returns(TRAMPOLINE + 8), plain(HANDLER + 8)];
+    let trace = around(&lead, 0, &end);
+    assert_eq!(event(Span::Caller, &trace).parts(), parts(4));
+    // Where that call was not seen, nothing is known.
+    let cut = read(&[Span::Caller], None, &trace[4..]);
+    assert_eq!(cut.programs[0].unexplained, 1);
+}
+
+#[test]
 fn interrupts_and_faults_are_cut_out() {
     let timer = [
         plain(TIMER),

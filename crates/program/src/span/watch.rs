@@ -57,6 +57,8 @@ pub enum Span {
     Return,
     /// The innermost call of one of these functions, and the calls around it that are of them too.
     Call(Vec<u64>),
+    /// The call that leads to what calls the program.
+    Caller,
     /// All that the kernel does before it goes back to user mode.
     Visit,
 }

@@ -75,9 +75,7 @@ impl Guest {
             wait: Some(GuestWait::begin(vm.id())),
             vm,
             tail: Tail::new(channel.folder()),
-            wakeup: spec
-                .exact
-                .then(|| Wakeup::of_writes_to(&channel.stream())),
+            wakeup: spec.exact.then(|| Wakeup::of_writes_to(&channel.stream())),
             channel,
             unread: VecDeque::new(),
             kernel: spec.kernel.release.clone(),

@@ -209,9 +209,7 @@ impl GuestChannel {
     /// The shared folder, as the guest sees it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         Ok(GuestChannel {
-            stream: OpenOptions::new()
-                .append(true)
-                .open(folder.join(STREAM))?,
+            stream: OpenOptions::new().append(true).open(folder.join(STREAM))?,
             folder: folder.to_owned(),
             looked: Instant::now(),
             doze: Hooks::or(Hooks::of_environment()?.doze_s, Duration::ZERO),

@@ -30,10 +30,7 @@ impl Wakeup {
         };
         let timeout = Timespec::try_from(most).ok();
         // A signal ends it early: who waits looks again.
-        let _ = poll(
-            &mut [PollFd::new(notices, PollFlags::IN)],
-            timeout.as_ref(),
-        );
+        let _ = poll(&mut [PollFd::new(notices, PollFlags::IN)], timeout.as_ref());
         while read(notices, &mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
     }
 }

@@ -194,16 +194,54 @@ pub fn forget_pins(object: &mut OpenObject) {
 pub fn programs_in_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<String>> {
     let file = object::File::parse(bytes).map_err(io::Error::other)?;
     let maps = file.section_by_name(".maps");
-    let relocations = maps.iter().flat_map(object::ObjectSection::relocations);
-    let program = |(_, relocation): (u64, object::Relocation)| {
+    let functions = maps.iter().flat_map(|maps| functions_in(&file, maps));
+    Ok(functions.map(|(_, name)| name).collect())
+}
+
+/// A program of an object that the object's source puts into a struct for the kernel (struct_ops).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StructSlot {
+    /// Name of the program.
+    pub program: String,
+    /// ELF section of the struct.
+    pub section: String,
+    /// Place in the section, in bytes.
+    pub offset: usize,
+}
+
+/// The programs that the object's source puts into structs for the kernel, in the order of their places.
+pub fn struct_slots(bytes: &[u8]) -> libbpf_rs::Result<Vec<StructSlot>> {
+    let file = object::File::parse(bytes).map_err(io::Error::other)?;
+    let mut slots = Vec::new();
+    for section in file.sections() {
+        let name = section.name().unwrap_or_default();
+        if name.trim_start_matches('?').starts_with(".struct_ops") {
+            let functions = functions_in(&file, &section);
+            slots.extend(functions.map(|(offset, program)| StructSlot {
+                program,
+                section: name.to_owned(),
+                offset: offset as usize,
+            }));
+        }
+    }
+    slots.sort_by_key(|slot| slot.offset);
+    Ok(slots)
+}
+
+/// Places of a section that hold functions, and the names of these.
+fn functions_in<'a>(
+    file: &'a object::File<'a>,
+    section: &object::Section<'a, 'a>,
+) -> impl Iterator<Item = (u64, String)> {
+    section.relocations().filter_map(|(offset, relocation)| {
         let object::RelocationTarget::Symbol(index) = relocation.target() else {
             return None;
         };
         let symbol = file.symbol_by_index(index).ok()?;
         let is_function = symbol.kind() == object::SymbolKind::Text;
-        is_function.then(|| symbol.name().ok().map(str::to_owned))?
-    };
-    Ok(relocations.filter_map(program).collect())
+        let name = symbol.name().ok().filter(|_| is_function)?;
+        Some((offset, name.to_owned()))
+    })
 }
 
 /// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the

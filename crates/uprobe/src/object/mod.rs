@@ -27,8 +27,8 @@ pub use arena::Arena;
 pub use elf::{Defect, ReachedCode, is_big_endian, reached_code, with_global_programs};
 pub use error::{Error, Result};
 pub use loading::{
-    Choice, LoadedObject, LoadedProgram, forget_pins, keep_private, load_object, open_object,
-    programs_in_slots,
+    Choice, LoadedObject, LoadedProgram, StructSlot, forget_pins, keep_private, load_object,
+    open_object, programs_in_slots, struct_slots,
 };
 pub use map::{LoadedMap, Pages};
 pub use pinning::with_known_pins;

@@ -55,12 +55,12 @@ pub(super) fn choose(
     attached: &mut AttachedPrograms,
     program: &str,
 ) -> Result<Option<String>> {
-    let is_iterator = inner
-        .hooks
-        .iter()
-        .flatten()
-        .any(|hook| hook.program == program && hook.kind == HookKind::Iter);
-    if is_iterator || matches!(&inner.subject.stimulus, Some(StimulusSource::Command(_))) {
+    let mut hooks = inner.hooks.iter().flatten();
+    let hook = hooks.find(|hook| hook.program == program);
+    let kind = hook.map(|hook| hook.kind);
+    if kind == Some(HookKind::Iter)
+        || matches!(&inner.subject.stimulus, Some(StimulusSource::Command(_)))
+    {
         return Ok(None);
     }
     if inner.chosen.borrow().contains_key(program) {
@@ -96,9 +96,20 @@ pub(super) fn choose(
              command: --stimulus 'COMMAND'"
         ),
         None => format!(
-            "none of {tried} stimuli leads to {program}\n  Make events by a command: --stimulus 'COMMAND'"
+            "none of {tried} stimuli leads to {program}{}\n  Make events by a command: --stimulus 'COMMAND'",
+            only_elsewhere(kind)
         ),
     }))
+}
+
+/// Where else programs of this kind may be called, and are not measured.
+fn only_elsewhere(kind: Option<HookKind>) -> &'static str {
+    match kind {
+        Some(HookKind::StructOps) => {
+            "; some functions of structs are called only as these are attached and detached, or with several CPUs"
+        }
+        _ => "",
+    }
 }
 
 /// The first of these stimuli that leads to as many events in two traces, one after the other, and to as many by each

@@ -83,6 +83,7 @@ impl Kernel {
                 spans
             }
             Root::Visit => vec![Span::Visit],
+            Root::Caller => vec![Span::Caller],
             Root::Functions(names) => {
                 let mut known = self.calls.borrow_mut();
                 let functions = known.entry(names).or_insert_with(|| {
