@@ -106,6 +106,24 @@ pub struct EventFacts {
     /// The cost outside of events; `None` where it differs from time to time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
+    /// Ways through the program that the stimulus does not lead to, and others do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_ways: Vec<OtherWay>,
+}
+
+/// A way through a program: the dearest event by another stimulus.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherWay {
+    /// The stimulus.
+    pub stimulus: String,
+    /// Instructions from the hook to the program and back.
+    pub dispatch: u64,
+    /// Instructions of the program.
+    pub body: u64,
+    /// Instructions of what the program calls.
+    pub helpers: u64,
+    /// Lines of the source that no stimulus before it reached.
+    pub lines: usize,
 }
 
 /// Lines of a program's source that its events reached.

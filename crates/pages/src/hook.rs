@@ -1,7 +1,7 @@
 //! Tables of what an event of a program at its hook consists of.
 
 use super::{Extras, program::program};
-use bpfcost_model::{Elsewhere, EventFacts, HotCall, Role};
+use bpfcost_model::{Elsewhere, EventFacts, HotCall, OtherWay, Role};
 use bpfcost_record::{CaseRecord, Record};
 use bpfcost_report::{
     csv::{self, CsvColumns},
@@ -35,6 +35,8 @@ const BRIEF: usize = 6;
 const EVENT: &str = "Instructions of an event, from the first of the hook to the last: dispatch, the program itself (body), \
     and what it calls (helpers). They are of the event in the middle; least and most are of others. Interrupts, faults and other programs at \
     the hook are not among them. Slept: events in which the task slept, which are not measured. Lines: of the source, that events reached, and the first that none did.";
+const OTHER_WAYS: &str = "Other stimuli, which reach lines of the program that those before them do not: the dearest event \
+    of one trace. To measure such ways as cases, name the stimuli: --stimulus A --stimulus B.";
 const ELSEWHERE: &str = "Instructions of one operation of the stimulus that these programs cost outside of their events: with \
     them attached, minus without them, minus their events. Where two such traces differ, there is no row.";
 const FUNCTIONS: &str = "Instructions of one event: in each function of the kernel that leads to the program, and in \
@@ -97,7 +99,12 @@ fn facts(case: &CaseRecord) -> EventFacts {
 
 fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let rows = rows(record, "");
-    let tables = [events(&rows), elsewhere(&rows), functions(&rows, detail)];
+    let tables = [
+        events(&rows),
+        other_ways(&rows),
+        elsewhere(&rows),
+        functions(&rows, detail),
+    ];
     tables.into_iter().flat_map(table_sections).collect()
 }
 
@@ -168,6 +175,34 @@ fn lines(facts: &EventFacts) -> Cell {
     let missed: String = missed.map(|line| format!(", not {line}")).collect();
     let words = format!("{} of {}{missed}", lines.reached, lines.all);
     Cell::words(bpfcost_text::line(&words))
+}
+
+/// A row for each way, with the program.
+fn other_ways(rows: &[Row<'_>]) -> Option<Table> {
+    let of_row = |row: &Row<'_>| {
+        let program = program(row.case);
+        let ways = row.facts.other_ways.clone().into_iter();
+        ways.map(move |way| (program.clone(), way))
+            .collect::<Vec<_>>()
+    };
+    let all: Vec<(String, OtherWay)> = rows.iter().flat_map(of_row).collect();
+    let count = |value: u64| Cell::number(number::count(value), value as f64);
+    let columns = vec![
+        Head::words("program")
+            .cells(|(program, _): &(String, OtherWay)| Cell::words(bpfcost_text::line(program))),
+        Head::words("stimulus")
+            .cells(|(_, way): &(String, OtherWay)| Cell::words(bpfcost_text::line(&way.stimulus))),
+        Head::number("dispatch").cells(move |(_, way): &(String, OtherWay)| count(way.dispatch)),
+        Head::number("body").cells(move |(_, way): &(String, OtherWay)| count(way.body)),
+        Head::number("helpers").cells(move |(_, way): &(String, OtherWay)| count(way.helpers)),
+        Head::number("more lines")
+            .cells(move |(_, way): &(String, OtherWay)| count(way.lines as u64)),
+    ];
+    Some(Table {
+        title: "Other ways".to_owned(),
+        captions: vec![OTHER_WAYS.to_owned()],
+        ..Table::new(columns, &all).filled()?
+    })
 }
 
 /// A row for each stimulus, with the programs that were attached.

@@ -23,9 +23,9 @@ pub struct HookedPrograms {
     /// Hooks that programs are attached at instead of those that their sections name.
     #[serde(default)]
     pub targets: Vec<(String, String)>,
-    /// Source of events; `None` to find one.
+    /// Sources of events: each program has a case for each; empty to find one for each program.
     #[serde(default)]
-    pub stimulus: Option<StimulusSource>,
+    pub stimuli: Vec<StimulusSource>,
     /// True if the lines and calls of events are wanted.
     #[serde(default)]
     pub hot_spots: bool,
@@ -44,15 +44,28 @@ pub enum StimulusSource {
     Command(LoaderCommand),
 }
 
+impl StimulusSource {
+    /// Name of a menu's stimulus; of a command, that of its program.
+    pub fn name(&self) -> &str {
+        match self {
+            StimulusSource::Menu(name) => name,
+            StimulusSource::Command(command) => {
+                let program = command.command.first().map_or("", String::as_str);
+                program.rsplit('/').next().unwrap_or(program)
+            }
+        }
+    }
+}
+
 impl HookedPrograms {
     /// A digest of what programs are given beside their code: variables, maps, and what makes their events if it was named.
     /// Costs with another one are costs of something else.
-    pub fn given(&self) -> String {
+    pub fn given(&self, stimulus: Option<&StimulusSource>) -> String {
         digest_of(vec![
             serde_json::json!(self.settings.variables),
             serde_json::json!(self.settings.maps),
             serde_json::json!(self.settings.slots),
-            serde_json::json!(self.stimulus),
+            serde_json::json!(stimulus),
         ])
     }
 

@@ -52,7 +52,9 @@ fn entries(map: &OpenMapMut<'_>) -> Option<u32> {
         | MapType::SkStorage
         | MapType::InodeStorage
         | MapType::TaskStorage
-        | MapType::CGrpStorage => None,
+        | MapType::CGrpStorage
+        // Libbpf-rs knows no storage of control groups when it asks for the type.
+        | MapType::Unknown => None,
         _ => Some(ENTRIES),
     }
 }

@@ -216,6 +216,11 @@ impl HookedObject {
         Ok(vec![link])
     }
 
+    /// True if new connections have a congestion control that is of its programs. They keep it after that is detached.
+    pub fn has_congestion_control(&self) -> bool {
+        self.congestion.is_some()
+    }
+
     /// Detaches all of them.
     pub fn detach(&mut self) {
         self.congestion = None;

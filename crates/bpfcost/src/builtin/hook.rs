@@ -11,18 +11,24 @@ mod epoch;
 mod facts;
 mod kernel;
 pub mod menu;
+mod other_ways;
 
 use std::{
-    cell::{OnceCell, RefCell, RefMut},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     collections::BTreeMap,
     rc::Rc,
 };
 
 use anyhow::{Context as _, Result};
-use bpfcost_bpf::hook::{Hook, companions};
+use bpfcost_bpf::hook::{Hook, HookKind, companions};
 use serde::Deserialize as _;
 
-use self::{attached::AttachedPrograms, choice::Tried, epoch::HookEpoch, kernel::Kernel};
+use self::{
+    attached::AttachedPrograms,
+    choice::{Tried, TriedKey},
+    epoch::HookEpoch,
+    kernel::Kernel,
+};
 use super::program::setting;
 use bpfcost_model::{
     Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Setup, Sizing, Subject,
@@ -39,6 +45,9 @@ const ROUNDS: u32 = 2;
 /// Fewest events of a trial.
 const FEWEST_EVENTS: usize = 3;
 
+/// The factor of cases that differ by their stimuli.
+const STIMULUS: &str = "stimulus";
+
 /// The experiment.
 #[derive(Debug)]
 pub struct Hooks(Rc<Inner>);
@@ -50,21 +59,25 @@ struct Inner {
     hooks: Vec<Vec<Hook>>,
     tracer: Option<Rc<dyn InstructionTracer>>,
     kernel: OnceCell<Kernel>,
-    /// Reasons why programs can't be measured here, by object and name; each is determined once.
-    refusals: RefCell<BTreeMap<(usize, String), Option<String>>>,
-    /// Stimuli by the names of programs, the same for both objects and in each load.
+    /// Reasons why works can't be done here; each is determined once.
+    refusals: RefCell<BTreeMap<Work, Option<String>>>,
+    /// Stimuli that were found, by the names of programs: the same for both objects and in each load.
     chosen: RefCell<BTreeMap<String, String>>,
     /// The programs that are attached now.
     attached: RefCell<Option<AttachedPrograms>>,
-    /// Stimuli that were tried, by the programs that were attached together.
-    tried: RefCell<BTreeMap<(usize, Vec<String>), Tried>>,
+    /// How often programs were attached in place of others.
+    attachments: Cell<u64>,
+    /// Stimuli that were tried, all or the one at this place, by the programs that were attached together.
+    tried: RefCell<BTreeMap<TriedKey, Tried>>,
 }
 
 /// The program of a case, and the object that it is from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Work {
     object: usize,
     program: String,
+    /// The place of its stimulus among those that were named.
+    stimulus: Option<usize>,
 }
 
 impl Hooks {
@@ -88,6 +101,7 @@ impl Hooks {
             refusals: RefCell::default(),
             chosen: RefCell::default(),
             attached: RefCell::default(),
+            attachments: Cell::default(),
             tried: RefCell::default(),
         })))
     }
@@ -104,46 +118,75 @@ impl Hooks {
 impl Inner {
     /// True if a program of the machine is started, or one of its files is probed.
     fn needs_files(&self) -> bool {
-        let is_command = matches!(self.subject.stimulus, Some(StimulusSource::Command(_)));
+        let is_command = |one: &StimulusSource| matches!(one, StimulusSource::Command(_));
+        let has_command = self.subject.stimuli.iter().any(is_command);
         let chosen = self
             .works()
             .filter_map(|(work, _)| self.hook(&work).cloned());
-        is_command || chosen.into_iter().any(|hook| hook.kind.is_in_file())
+        has_command || chosen.into_iter().any(|hook| hook.kind.is_in_file())
     }
 
-    /// The programs of one object after those of the other: to attach others takes longer than a trial.
+    /// The programs of one object after those of the other: to attach others takes longer than a trial. All of a stimulus
+    /// before those of the next: a trace serves each of them.
     fn works(&self) -> impl Iterator<Item = (Work, Case)> {
-        (0..self.hooks.len()).flat_map(move |object| {
-            self.subject.programs.iter().filter_map(move |program| {
-                let work = Work {
-                    object,
-                    program: program.clone(),
-                };
-                let case = self.case(&work)?;
-                Some((work, case))
+        let named = 0..self.subject.stimuli.len();
+        let stimuli: Vec<Option<usize>> = match named.is_empty() {
+            true => vec![None],
+            false => named.map(Some).collect(),
+        };
+        let objects = 0..self.hooks.len();
+        let of_object = move |object| stimuli.clone().into_iter().map(move |one| (object, one));
+        objects
+            .flat_map(of_object)
+            .flat_map(move |(object, stimulus)| {
+                self.subject.programs.iter().filter_map(move |program| {
+                    let work = Work {
+                        object,
+                        program: program.clone(),
+                        stimulus,
+                    };
+                    let case = self.case(&work)?;
+                    Some((work, case))
+                })
             })
-        })
+    }
+
+    /// The stimulus that was named for a work.
+    fn source(&self, work: &Work) -> Option<&StimulusSource> {
+        self.subject.stimuli.get(work.stimulus?)
     }
 
     fn case(&self, work: &Work) -> Option<Case> {
-        let Work { object, program } = work;
+        let Work { program, .. } = work;
         let hook = self.hook(work)?;
-        let is_old = *object > 0;
+        let is_old = work.object > 0;
         let version = if is_old { OLD } else { "new" };
-        let factors = [
+        let is_read = hook.kind == HookKind::Iter;
+        if is_read && work.stimulus > Some(0) {
+            return None;
+        }
+        let source = self.source(work).filter(|_| !is_read);
+        let mut factors = vec![
             ("program", program.clone()),
             ("hook", hook.to_string()),
             ("version", version.to_owned()),
-            ("given", self.subject.given()),
+            ("given", self.subject.given(source)),
         ];
+        let mut name = program.clone();
+        if let Some(source) = source.filter(|_| self.subject.stimuli.len() > 1) {
+            factors.push((STIMULUS, source.name().to_owned()));
+            name = format!("{name}/{}", source.name());
+        }
+        if is_old {
+            name = format!("{name}/{OLD}");
+        }
+        let factors = factors.into_iter();
         Some(Case {
-            name: if is_old {
-                format!("{program}/{OLD}")
-            } else {
-                program.clone()
-            },
+            name,
             group: if is_old { "old programs" } else { "programs" }.into(),
-            factors: factors.map(|(name, value)| (name.to_owned(), value)).into(),
+            factors: factors
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
             about: format!("an event at {hook}"),
             sizing: Sizing::Fixed(OPERATIONS),
             traced: true,
@@ -178,6 +221,7 @@ impl Inner {
         };
         if !is_there {
             *attached = None;
+            self.attachments.update(|before| before + 1);
             *attached = Some(AttachedPrograms::new(self, work)?);
         }
         Ok(attached)
@@ -193,12 +237,12 @@ impl Inner {
 
     /// Returns why a program can't be measured here; `None` if it can.
     fn refusal(&self, work: &Work) -> Result<Option<String>> {
-        let key = (work.object, work.program.clone());
-        if let Some(known) = self.refusals.borrow().get(&key) {
+        if let Some(known) = self.refusals.borrow().get(work) {
             return Ok(known.clone());
         }
         let refusal = self.refused(work)?;
-        self.refusals.borrow_mut().insert(key, refusal.clone());
+        let mut refusals = self.refusals.borrow_mut();
+        refusals.insert(work.clone(), refusal.clone());
         Ok(refusal)
     }
 
@@ -217,7 +261,7 @@ impl Inner {
             Err(Err(error)) => return Err(error),
         };
         let attached = attached.as_mut().context("it was attached")?;
-        choice::choose(self, attached, &work.program)
+        choice::choose(self, attached, work)
     }
 }
 
@@ -229,6 +273,7 @@ impl Experiment for Hooks {
             ("hook", "the hook that it is attached at"),
             ("version", "the object: new, or old where two are compared"),
             ("given", "a digest of --set, --map and --stimulus"),
+            (STIMULUS, "what makes its events, where several are named"),
         ];
         Description {
             subject: Subject::hooked_programs(&inner.subject),
@@ -251,13 +296,15 @@ impl Experiment for Hooks {
 
     fn pairs(&self) -> Vec<Pair> {
         let compared = self.0.works().filter(|(work, _)| work.object > 0);
-        compared
-            .map(|(work, case)| Pair {
-                about: format!("{}: new against old", work.program),
-                case: work.program,
-                baseline: case.name,
+        let pair = |(work, old): (Work, Case)| {
+            let new = self.0.case(&Work { object: 0, ..work })?;
+            Some(Pair {
+                about: format!("{}: new against old", new.name),
+                case: new.name,
+                baseline: old.name,
             })
-            .collect()
+        };
+        compared.filter_map(pair).collect()
     }
 
     fn set(&mut self, variable: &str, value: &str) -> Result<()> {

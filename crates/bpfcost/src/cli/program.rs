@@ -127,11 +127,12 @@ pub(super) struct Args {
     /// Attach a program elsewhere than its section says: PROGRAM=FUNCTION, PROGRAM=CATEGORY:NAME, … [repeatable]
     #[arg(long = "at", value_name = "PROGRAM=HOOK", hide_short_help = true)]
     targets: Vec<String>,
-    /// Make events of programs at hooks by this stimulus or command [default: the stimulus that does it best]
+    /// Make events of programs at hooks by this stimulus or command [default: the stimulus that does it best] [repeatable]
     ///
-    /// A stimulus is one of the menu: bpfcost list --stimuli. Anything else is a command, which must end by itself.
-    #[arg(long, value_name = "NAME|COMMAND", hide_short_help = true)]
-    stimulus: Option<String>,
+    /// A stimulus is one of the menu: bpfcost list --stimuli. Anything else is a command, which must end by itself. With
+    /// several, such as tcp4 and tcp6, each program has a case for each: PROGRAM/tcp4.
+    #[arg(long = "stimulus", value_name = "NAME|COMMAND", hide_short_help = true)]
+    stimuli: Vec<String>,
     /// Also run programs that signal, send, print, or write to processes or perf buffers
     #[arg(long)]
     allow_effects: bool,

@@ -167,6 +167,76 @@ AT(fentry, "fentry/bpf_get_current_uid_gid")
 AT(fexit, "fexit/bpf_ktime_get_boot_ns")
 "#;
 
+/// A scheduler and a congestion control of TCP, each of which changes nothing.
+const STRUCTS: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+static unsigned long (*now)(void) = (void *)5;
+#ifdef MORE
+#define ADD(value) __asm__ volatile("%0 += 1" : "+r"(value))
+#else
+#define ADD(value)
+#endif
+#define AT(name) SEC("struct_ops/" #name) int name(void *context) \
+	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 2; }
+AT(running)
+AT(stopping)
+AT(threshold)
+AT(undo)
+AT(grow)
+struct sched_ext_ops {
+	int (*running)(void *); int (*stopping)(void *); unsigned long long flags; char name[128];
+};
+struct tcp_congestion_ops {
+	int (*ssthresh)(void *); int (*undo_cwnd)(void *); int (*cong_avoid)(void *); char name[16];
+};
+SEC(".struct_ops.link") struct sched_ext_ops scheduler = {
+	.running = running, .stopping = stopping, .name = "scheduler",
+};
+SEC(".struct_ops.link") struct tcp_congestion_ops congestion = {
+	.ssthresh = threshold, .undo_cwnd = undo, .cong_avoid = grow, .name = "congestion",
+};
+"#;
+
+/// The kernel calls the functions of both structs, one instruction more is found in each, and two stimuli are cases of
+/// their own.
+#[test]
+fn functions_of_structs_are_called_by_scheduler_and_network() {
+    // Debian's 6.12 has no sched_ext.
+    let kernel = "sid";
+    if !require::version(kernel, "sid") {
+        return;
+    }
+    let tool = Tool::new();
+    compile(&tool, STRUCTS, "x.bpf.o", &["-DMORE"]);
+    compile(&tool, STRUCTS, "old.bpf.o", &[]);
+    let line = "--against old.bpf.o --budget 0% --stimulus context-switch --stimulus tcp-data4";
+    let (said, record) = run(&tool, kernel, line);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for (program, stimulus, other) in [
+        ("running", "context-switch", "tcp-data4"),
+        ("stopping", "context-switch", "tcp-data4"),
+        ("grow", "tcp-data4", "context-switch"),
+    ] {
+        let new = case(&record, &format!("{program}/{stimulus}"));
+        let old = case(&record, &format!("{program}/{stimulus}/old"));
+        let [dispatch, body, helpers] = parts(new);
+        assert_eq!(parts(old), [dispatch, body - 1, helpers], "{program}");
+        assert!(
+            dispatch > 20 && helpers > 20,
+            "{program}: {dispatch}, {helpers}"
+        );
+        assert_eq!(new.factors["stimulus"], stimulus);
+        assert_eq!(facts(new).stimulus, stimulus);
+        if program == "grow" {
+            let none = case(&record, &format!("{program}/{other}"));
+            let reason = none.reason.as_deref().unwrap_or_default();
+            assert!(reason.contains("does not lead to grow"), "{reason}");
+        }
+    }
+    assert_nothing_left(&tool);
+}
+
 /// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them. A stimulus
 /// is found.
 pub(crate) fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {

@@ -136,6 +136,10 @@ impl AttachedPrograms {
         if let Some(known) = self.elsewhere.get(stimulus) {
             return Ok(known.clone());
         }
+        if self.object.has_congestion_control() {
+            // Connections of the stimulus keep it when it is detached: there is no trace without it.
+            return Ok(None);
+        }
         let mut window = |watch: &Watch, object: &mut HookedObject| -> Result<Option<Trace>> {
             let mut twice = Vec::new();
             for _ in 0..2 {

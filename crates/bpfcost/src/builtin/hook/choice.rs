@@ -13,7 +13,7 @@ use bpfcost_bpf::{
 };
 use bpfcost_stimulus::{Context, Stimulus};
 
-use super::{FEWEST_EVENTS, Inner, OPERATIONS, attached::AttachedPrograms, menu::all};
+use super::{FEWEST_EVENTS, Inner, OPERATIONS, Work, attached::AttachedPrograms, menu::all};
 use bpfcost_program::{ProgramTrace, StimulusSource};
 
 /// Operations by which a stimulus is tried.
@@ -49,38 +49,41 @@ pub(super) struct Tried {
     unavailable: String,
 }
 
-/// Chooses the stimulus of a program that is attached. Returns why there is none.
+/// Programs that are attached together, as [`AttachedPrograms::key`] has them, and the place of the stimulus that was named.
+pub(super) type TriedKey = ((usize, Vec<String>), Option<usize>);
+
+/// Sees that the stimulus of a work leads to its program, which is attached, or finds one. Returns why there is none.
 pub(super) fn choose(
     inner: &Inner,
     attached: &mut AttachedPrograms,
-    program: &str,
+    work: &Work,
 ) -> Result<Option<String>> {
-    let mut hooks = inner.hooks.iter().flatten();
-    let hook = hooks.find(|hook| hook.program == program);
-    let kind = hook.map(|hook| hook.kind);
-    if kind == Some(HookKind::Iter)
-        || matches!(&inner.subject.stimulus, Some(StimulusSource::Command(_)))
-    {
+    let program = work.program.as_str();
+    let kind = inner.hook(work).map(|hook| hook.kind);
+    if kind == Some(HookKind::Iter) {
         return Ok(None);
     }
-    if inner.chosen.borrow().contains_key(program) {
-        return Ok(None);
-    }
-    let named = match &inner.subject.stimulus {
+    let named = match inner.source(work) {
+        Some(StimulusSource::Command(_)) => return Ok(None),
         Some(StimulusSource::Menu(name)) => Some(name.as_str()),
-        _ => None,
+        None if inner.chosen.borrow().contains_key(program) => return Ok(None),
+        None => None,
     };
-    let known = inner.tried.borrow().get(attached.key()).cloned();
+    let key = (attached.key().clone(), work.stimulus);
+    let known = inner.tried.borrow().get(&key).cloned();
     let tried = match known {
         Some(tried) => tried,
         None => {
             let tried = try_all(attached, named)?;
             let mut all = inner.tried.borrow_mut();
-            all.insert(attached.key().clone(), tried.clone());
+            all.insert(key, tried.clone());
             tried
         }
     };
     if let Some(ranks) = tried.ranks.get(program) {
+        if named.is_some() {
+            return Ok(None);
+        }
         let stimulus = traceable(inner, attached, program, ranks)?;
         let mut chosen = inner.chosen.borrow_mut();
         chosen.insert(program.to_owned(), stimulus.name.to_owned());
@@ -110,6 +113,27 @@ fn only_elsewhere(kind: Option<HookKind>) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// Stimuli that lead to a program beside the one that was found for it: so many of the best, and the first that fails.
+pub(super) fn others(
+    inner: &Inner,
+    attached: &AttachedPrograms,
+    work: &Work,
+    most: usize,
+) -> Result<Vec<&'static Stimulus>> {
+    let tried = inner.tried.borrow();
+    let chosen = inner.chosen.borrow();
+    let chosen = chosen.get(&work.program);
+    let ranks = tried.get(&(attached.key().clone(), work.stimulus));
+    let ranks = ranks.and_then(|tried| tried.ranks.get(&work.program));
+    let stimulus = |rank: &Rank| all().nth(rank.place).context("it is in the menu");
+    let all: Result<Vec<_>> = ranks.into_iter().flatten().map(stimulus).collect();
+    let mut others = all?;
+    others.retain(|one| Some(one.name) != chosen.map(String::as_str));
+    let fails = others.iter().skip(most).find(|one| one.fails).copied();
+    others.truncate(most);
+    Ok(others.into_iter().chain(fails).collect())
 }
 
 /// The first of these stimuli that leads to as many events in two traces, one after the other, and to as many by each

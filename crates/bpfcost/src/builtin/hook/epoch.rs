@@ -16,9 +16,12 @@ use super::{
     attached::AttachedPrograms,
     choice::{self, READ},
     facts, menu,
+    other_ways::other_ways,
 };
 use crate::builtin::program::secondary;
-use bpfcost_model::{Batch, Case, Fault, LoadedEpoch, Observed, Problem, Trial, differs, prove};
+use bpfcost_model::{
+    Batch, Case, Fault, LoadedEpoch, Observed, Problem, ReachedLines, Trial, differs, prove,
+};
 use bpfcost_pages::hook::{BODY, DISPATCH, EVENTS, HELPERS, LEAST, MOST, SLEPT};
 use bpfcost_process::ChildFailed;
 use bpfcost_program::{EventParts, InstructionTracer, LoaderCommand, ProgramTrace, StimulusSource};
@@ -31,6 +34,8 @@ pub(super) struct HookEpoch {
     inner: Rc<Inner>,
     /// Stimuli by their names; `None` for the one that reads iterators.
     stimuli: BTreeMap<String, Option<Prepared>>,
+    /// The attachment in which they were prepared: a connection keeps the congestion control that it began with.
+    prepared_in: u64,
 }
 
 impl HookEpoch {
@@ -38,6 +43,7 @@ impl HookEpoch {
         HookEpoch {
             inner,
             stimuli: BTreeMap::new(),
+            prepared_in: 0,
         }
     }
 
@@ -47,19 +53,21 @@ impl HookEpoch {
         if hook.kind == HookKind::Iter {
             return Ok(READ.to_owned());
         }
-        if let Some(StimulusSource::Command(command)) = &self.inner.subject.stimulus {
-            return Ok(command.command.join(" "));
+        match self.inner.source(work) {
+            Some(StimulusSource::Command(command)) => return Ok(command.command.join(" ")),
+            Some(StimulusSource::Menu(name)) => return Ok(name.clone()),
+            None => {}
         }
         let chosen = self.inner.chosen.borrow();
         let chosen = chosen.get(&work.program).cloned();
         chosen.with_context(|| format!("no stimulus was chosen for {}", work.program))
     }
 
-    fn prepared(&self, stimulus: &str) -> Result<Option<Prepared>> {
+    fn prepared(&self, work: &Work, stimulus: &str) -> Result<Option<Prepared>> {
         if stimulus == READ {
             return Ok(None);
         }
-        if let Some(StimulusSource::Command(command)) = &self.inner.subject.stimulus {
+        if let Some(StimulusSource::Command(command)) = self.inner.source(work) {
             return command_stimulus(command).map(Some);
         }
         let known =
@@ -82,16 +90,19 @@ impl HookEpoch {
         let stimulus = self.stimulus(work)?;
         let tracer = self.inner.tracer.clone();
         let tracer = tracer.context("nothing traces instructions here")?;
+        let inner = Rc::clone(&self.inner);
+        let mut attached = inner.attach(work)?;
+        let attached = attached.as_mut().context("it was attached")?;
+        let attachments = inner.attachments.get();
+        if self.prepared_in != attachments {
+            self.stimuli.clear();
+            self.prepared_in = attachments;
+        }
         if !self.stimuli.contains_key(&stimulus) {
-            let prepared = self.prepared(&stimulus)?;
+            let prepared = self.prepared(work, &stimulus)?;
             self.stimuli.insert(stimulus.clone(), prepared);
         }
-        let mut attached = self.inner.attach(work)?;
-        let attached = attached.as_mut().context("it was attached")?;
-        let is_command = matches!(
-            self.inner.subject.stimulus,
-            Some(StimulusSource::Command(_))
-        );
+        let is_command = matches!(self.inner.source(work), Some(StimulusSource::Command(_)));
         let prepared = self.stimuli.get_mut(&stimulus).context("it was prepared")?;
         with(
             attached,
@@ -154,6 +165,12 @@ impl LoadedEpoch for HookEpoch {
         let mut facts = facts::facts(kernel, &traced, &lines, stimulus, elsewhere);
         if !self.inner.subject.hot_spots {
             facts.hot_spots = None;
+        }
+        let is_partly = |lines: &ReachedLines| lines.first_missed.is_some();
+        if facts.reached.as_ref().is_some_and(is_partly) && work.stimulus.is_none() {
+            let mut attached = self.inner.attach(&work)?;
+            let attached = attached.as_mut().context("it was attached")?;
+            facts.other_ways = other_ways(&self.inner, attached, &work, &traced, &lines)?;
         }
         Ok(Observed {
             facts: Some(serde_json::to_value(facts).context("plain data")?),

@@ -30,15 +30,27 @@ pub(super) fn facts(
         reached: reached(lines, traced),
         hot_spots: (!lines.is_empty()).then_some(spots),
         elsewhere,
+        other_ways: Vec::new(),
     }
 }
 
-/// The lines that events reached.
-fn reached(lines: &Lines, traced: &ProgramTrace) -> Option<ReachedLines> {
-    let place = |line: &SourceLine| (line.file.clone(), line.line);
-    let all: BTreeSet<_> = lines.values().map(place).collect();
+/// File and number of a line.
+type Place = (String, u32);
+
+fn place(line: &SourceLine) -> Place {
+    (line.file.clone(), line.line)
+}
+
+/// Lines of a program that events reached.
+pub(super) fn reached_lines(lines: &Lines, traced: &ProgramTrace) -> BTreeSet<Place> {
     let at = |&address: &u64| line_at(lines, address).map(place);
-    let reached: BTreeSet<_> = traced.reached.iter().filter_map(at).collect();
+    traced.reached.iter().filter_map(at).collect()
+}
+
+/// The lines that events reached, and all.
+fn reached(lines: &Lines, traced: &ProgramTrace) -> Option<ReachedLines> {
+    let all: BTreeSet<Place> = lines.values().map(place).collect();
+    let reached = reached_lines(lines, traced);
     let missed = lines.values().find(|line| !reached.contains(&place(line)));
     (!all.is_empty()).then(|| ReachedLines {
         reached: reached.len(),

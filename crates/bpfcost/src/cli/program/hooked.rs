@@ -12,7 +12,7 @@ use bpfcost_text::suggest;
 /// Programs that the command line names, to be measured at their hooks; `None` if it names none.
 pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPrograms>> {
     if objects.hooked.is_empty() {
-        return match (args.targets.first(), &args.stimulus) {
+        return match (args.targets.first(), args.stimuli.first()) {
             (None, None) => Ok(None),
             (Some(_), _) => Err(usage(nothing_hooked("--at"))),
             (None, Some(_)) => Err(usage(nothing_hooked("--stimulus"))),
@@ -35,11 +35,7 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
     let targets: Result<Vec<(String, String)>> = args.targets.iter().map(target).collect();
     let subject = HookedPrograms {
         targets: targets?,
-        stimulus: args
-            .stimulus
-            .as_deref()
-            .map(|one| stimulus(args, one))
-            .transpose()?,
+        stimuli: stimuli(args)?,
         hot_spots: args.hot_spots,
         settings: objects.settings(args)?,
         objects: objects.files.clone(),
@@ -52,6 +48,22 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
             .map_err(|error| usage(format!("--at: {error}")))?;
     }
     Ok(Some(subject))
+}
+
+/// The stimuli that are named, each by another name.
+fn stimuli(args: &Args) -> Result<Vec<StimulusSource>> {
+    let stimuli = args.stimuli.iter().map(|words| stimulus(args, words));
+    let stimuli: Vec<StimulusSource> = stimuli.collect::<Result<_>>()?;
+    let names = stimuli.iter().map(|one| one.name().to_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(usage(format!(
+            "--stimulus: two of them are called {}, by which their cases would be known\n  Put one command into a script of another name",
+            pair[0]
+        ))),
+        None => Ok(stimuli),
+    }
 }
 
 /// A stimulus of the menu, or a command, whose program is here: a guest has this machine's files.
