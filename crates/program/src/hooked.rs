@@ -32,6 +32,9 @@ pub struct HookedPrograms {
     /// Settings with which each object is loaded.
     #[serde(default)]
     pub settings: Settings,
+    /// Fills maps of each object before its programs are attached.
+    #[serde(default)]
+    pub setup: Option<LoaderCommand>,
 }
 
 /// Something that leads to events.
@@ -61,12 +64,16 @@ impl HookedPrograms {
     /// A digest of what programs are given beside their code: variables, maps, and what makes their events if it was named.
     /// Costs with another one are costs of something else.
     pub fn given(&self, stimulus: Option<&StimulusSource>) -> String {
-        digest_of(vec![
+        let mut given = vec![
             serde_json::json!(self.settings.variables),
             serde_json::json!(self.settings.maps),
             serde_json::json!(self.settings.slots),
             serde_json::json!(stimulus),
-        ])
+        ];
+        if let Some(setup) = &self.setup {
+            given.push(serde_json::json!(setup.command));
+        }
+        digest_of(given)
     }
 
     /// All programs of an object with their hooks.

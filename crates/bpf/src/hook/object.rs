@@ -23,8 +23,8 @@ use crate::{
     links,
     object::{last_log, listen},
     program::{
-        Figures, MachineCode, MachineFunction, ObjectFile, Settings, SourceLine, effects_at_hook,
-        figures, hook_program, lines, places, program_type, source_line, wrong,
+        Figures, MachineCode, MachineFunction, ObjectFile, PinnedMaps, Settings, SourceLine,
+        effects_at_hook, figures, hook_program, lines, places, program_type, source_line, wrong,
     },
     stats::RunStats,
 };
@@ -214,6 +214,11 @@ impl HookedObject {
             self.congestion = Some(chosen.map_err(failed(name, "choosing it for TCP"))?);
         }
         Ok(vec![link])
+    }
+
+    /// Pins all maps that have names.
+    pub fn pin_maps(&self) -> Result<PinnedMaps> {
+        PinnedMaps::of_object(&self.object)
     }
 
     /// True if new connections have a congestion control that is of its programs. They keep it after that is detached.

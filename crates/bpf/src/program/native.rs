@@ -18,6 +18,7 @@ use super::{
     form::LoopForm,
     kind::ProgramKind,
     map_state::MapState,
+    pins::PinnedMaps,
     raw::{self, RawError, RawProgram},
     settings::{Settings, layout},
     spliced::Driver,
@@ -64,6 +65,11 @@ pub struct Oracle {
 }
 
 impl NativeProgram {
+    /// Pins all maps that have names.
+    pub fn pin_maps(&self) -> Result<PinnedMaps> {
+        PinnedMaps::of_object(&self.object)
+    }
+
     /// Loads one program of an object. One that can't be run in a loop is an error, and so is one with effects outside
     /// of its maps and packets, unless they are allowed.
     pub fn load(file: &ObjectFile, name: &str, settings: &Settings) -> Result<Self> {

@@ -12,9 +12,8 @@ use std::{
     path::PathBuf,
 };
 
-use libbpf_rs::{MapCore as _, libbpf_sys as sys};
+use libbpf_rs::{MapCore as _, Object, libbpf_sys as sys};
 
-use super::native::NativeProgram;
 use crate::{
     error::{Result, failed},
     mount::{self, MountedFs},
@@ -30,13 +29,11 @@ impl PinnedMaps {
     pub fn folder(&self) -> PathBuf {
         self.0.path_for_others()
     }
-}
 
-impl NativeProgram {
-    /// Pins all maps that have names.
-    pub fn pin_maps(&self) -> Result<PinnedMaps> {
+    /// All maps of a loaded object that have names.
+    pub(crate) fn of_object(object: &Object) -> Result<Self> {
         let pinned = PinnedMaps(mount::open("bpf")?);
-        for map in self.object.maps().filter(|map| map.autocreate()) {
+        for map in object.maps().filter(|map| map.autocreate()) {
             let name = map.name().to_string_lossy().into_owned();
             // Sections are maps too, with a dot in their names, and a file system does not take it.
             if name.contains('.') {

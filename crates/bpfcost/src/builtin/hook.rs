@@ -123,7 +123,9 @@ impl Inner {
         let chosen = self
             .works()
             .filter_map(|(work, _)| self.hook(&work).cloned());
-        has_command || chosen.into_iter().any(|hook| hook.kind.is_in_file())
+        has_command
+            || self.subject.setup.is_some()
+            || chosen.into_iter().any(|hook| hook.kind.is_in_file())
     }
 
     /// The programs of one object after those of the other: to attach others takes longer than a trial. All of a stimulus
@@ -272,7 +274,7 @@ impl Experiment for Hooks {
             ("program", "the program, by the name of its function"),
             ("hook", "the hook that it is attached at"),
             ("version", "the object: new, or old where two are compared"),
-            ("given", "a digest of --set, --map and --stimulus"),
+            ("given", "a digest of --set, --map, --setup and --stimulus"),
             (STIMULUS, "what makes its events, where several are named"),
         ];
         Description {

@@ -8,7 +8,7 @@ mod epoch;
 mod expected;
 mod hot;
 mod loaded;
-mod loader;
+pub(super) mod loader;
 mod maps;
 mod proof;
 mod work;
@@ -106,7 +106,7 @@ impl Programs {
         let object = &self.subject.objects[work.object];
         let native = NativeProgram::load(object, &work.program, &self.subject.settings)?;
         if let Some(setup) = &self.subject.setup {
-            loader::run(setup, &native)?;
+            loader::run(setup, &native.pin_maps()?)?;
         }
         Ok(native)
     }

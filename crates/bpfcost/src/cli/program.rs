@@ -261,8 +261,6 @@ impl Objects {
             let added = context.add(words, &kinds);
             added.map_err(|why| usage(format!("--context {why}")))?;
         }
-        let setup = args.setup.as_deref();
-        let setup = setup.map(|line| loader("--setup", line, &args.options.on));
         Ok(OwnPrograms {
             inputs,
             mix: args.mix,
@@ -271,7 +269,7 @@ impl Objects {
                 context,
                 ..self.settings(args)?
             },
-            setup: setup.transpose()?,
+            setup: setup(args)?,
             expected: Expected::parse(&args.expected, &self.files[0])?,
             objects: self.files.clone(),
             programs: self.looped.clone(),
@@ -379,6 +377,13 @@ fn traceable(targets: &[String]) -> Result<()> {
         "--hot-spots: instructions can't be traced on {named}, only where an emulator executes each\n  \
          Name exact targets alone: --on exact:6.12"
     )))
+}
+
+/// The loader that fills maps.
+fn setup(args: &Args) -> Result<Option<LoaderCommand>> {
+    let line = args.setup.as_deref();
+    line.map(|line| loader("--setup", line, &args.options.on))
+        .transpose()
 }
 
 /// A loader or stimulus, started where this program is.

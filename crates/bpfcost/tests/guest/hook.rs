@@ -9,8 +9,8 @@ use bpfcost_record::{CaseRecord, Record};
 use crate::{
     kept::record,
     require,
-    tool::{Said, Tool},
-    visit::{assert_nothing_left, says},
+    tool::{Said, Tool, said},
+    visit::{assert_nothing_left, command, says},
 };
 
 /// Programs of each kind at functions that an open() calls, or that it makes a scheduler call. `MORE` is one instruction.
@@ -300,6 +300,43 @@ SEC("kprobe/tcp_v4_destroy_sock") int by_tcp(void *context) { return 0; }
     assert!(reason("absent").contains("no function no_such_function"));
     assert!(reason("by_tcp").contains("open does not lead to by_tcp"));
     assert!(said.out.contains("Paid by other events"), "{}", said.out);
+}
+
+/// Maps are filled before events are counted.
+#[test]
+fn a_setup_fills_the_maps() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    const SOURCE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+static unsigned long (*now)(void) = (void *)5;
+static void *(*lookup)(void *map, const void *key) = (void *)1;
+struct { int (*type)[2]; int (*max_entries)[1]; int *key; long *value; } settings SEC(".maps");
+SEC("kprobe/vfs_open") int opens(void *context)
+{
+	int key = 0;
+	long *is_on = lookup(&settings, &key);
+
+	return is_on && *is_on ? now() : 0;
+}
+"#;
+    let tool = Tool::new();
+    compile(&tool, SOURCE, "x.bpf.o", &[]);
+    tool.write(
+        "fill.sh",
+        "bpftool map update pinned $BPFCOST_MAPS/settings key 0 0 0 0 value 1 0 0 0 0 0 0 0",
+    );
+    let line = format!("program x.bpf.o --on exact:{kernel} --quick --stimulus open --out x.json");
+    let filled = command(&tool, &line)
+        .args(["--setup", "sh fill.sh"])
+        .output();
+    let filled = said(&filled.expect("it runs"));
+    assert_eq!(filled.code, Some(0), "{filled:?}");
+    let helpers = facts(case(&record(&tool), "opens")).helpers;
+    assert_eq!(helpers[0].name, "bpf_ktime_get_ns", "{helpers:?}");
+    assert_nothing_left(&tool);
 }
 
 /// The exit code is that of what the user named.

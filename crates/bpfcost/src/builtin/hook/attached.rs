@@ -10,6 +10,7 @@ use bpfcost_bpf::{
 use rustix::{process::getgroups, thread::membarrier_query};
 
 use super::{Inner, Work};
+use crate::builtin::program::loader;
 use bpfcost_model::Elsewhere;
 use bpfcost_program::{InstructionTracer, Trace, Watch, WatchedProgram};
 
@@ -38,6 +39,9 @@ impl AttachedPrograms {
         let file = &inner.subject.objects[work.object];
         let settings = &inner.subject.settings;
         let mut object = HookedObject::load(file, chosen, &companions, settings)?;
+        if let Some(setup) = &inner.subject.setup {
+            loader::run(setup, &object.pin_maps()?)?;
+        }
         object.attach()?;
         let kernel = inner.kernel()?;
         let watched = |hook: &Hook| -> Result<WatchedProgram> {

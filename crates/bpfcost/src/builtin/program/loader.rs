@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::program::NativeProgram;
+use bpfcost_bpf::program::PinnedMaps;
 
 use bpfcost_process::{ChildFailed, Process, describe_exit};
 use bpfcost_program::LoaderCommand;
@@ -13,10 +13,9 @@ const MAPS: &str = "BPFCOST_MAPS";
 /// Longer than any guest may say nothing to its host.
 const NO_LIMIT: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Has a loader work on the maps of a loaded program, and waits for its end. What it started ends with it.
-pub(super) fn run(loader: &LoaderCommand, native: &NativeProgram) -> Result<()> {
+/// Has a loader work on the maps of loaded programs, and waits for its end. What it started ends with it.
+pub(in crate::builtin) fn run(loader: &LoaderCommand, pinned: &PinnedMaps) -> Result<()> {
     let line = loader.command.join(" ");
-    let pinned = native.pin_maps()?;
     let folder = pinned.folder().display().to_string();
     let env = [(MAPS.to_owned(), folder)];
     // A guest may have no such folder.

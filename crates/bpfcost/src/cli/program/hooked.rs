@@ -4,7 +4,7 @@ use anyhow::{Context as _, Error, Result};
 use bpfcost_bpf::program::ObjectFile;
 use bpfcost_process::program::find;
 
-use super::{Args, Objects, loader, usage};
+use super::{Args, Objects, loader, setup, usage};
 use crate::builtin::hook::menu;
 use bpfcost_program::{HookedPrograms, StimulusSource};
 use bpfcost_text::suggest;
@@ -38,6 +38,7 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
         stimuli: stimuli(args)?,
         hot_spots: args.hot_spots,
         settings: objects.settings(args)?,
+        setup: setup(args)?,
         objects: objects.files.clone(),
         programs: objects.hooked.clone(),
     };
@@ -102,7 +103,6 @@ pub(super) fn nothing_looped(args: &Args) -> Result<()> {
         ("--input", !args.inputs.is_empty()),
         ("--context", !args.contexts.is_empty()),
         ("--mix", args.mix),
-        ("--setup", args.setup.is_some()),
         ("--expect", !args.expected.is_empty()),
         ("--record-expected", args.record_expected.is_some()),
     ];
