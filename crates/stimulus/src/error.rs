@@ -13,6 +13,9 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// It is only for a machine on which nobody else's processes run.
+    #[error("other processes run on this machine")]
+    NotAlone,
     /// The preparation succeeded, but not the operation that follows it.
     #[error("the first operation failed: {0}")]
     Operation(#[source] io::Error),

@@ -32,6 +32,7 @@ mod network;
 mod pipes;
 mod processes;
 mod scheduling;
+mod shortage;
 mod signals;
 mod smallest_program;
 mod stimulus;
@@ -61,6 +62,7 @@ const MENU: &[&[Stimulus]] = &[
     memory::STIMULI,
     mounts::STIMULI,
     namespaces::STIMULI,
+    shortage::STIMULI,
 ];
 
 /// All stimuli, in a fixed order.

@@ -5,6 +5,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write as _},
     os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
 };
@@ -85,9 +86,9 @@ fn fail(command: &mut Command) -> io::Result<()> {
     }
 }
 
-fn exec(context: &Context) -> Result<Prepared> {
-    let folder = context.temporary_folder()?;
-    let program = folder.path().join("program");
+/// A program of these bytes in this folder.
+pub(crate) fn program(folder: &Path, bytes: &[u8]) -> Result<Command> {
+    let program = folder.join("program");
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -95,14 +96,19 @@ fn exec(context: &Context) -> Result<Prepared> {
         .mode(0o700)
         .open(&program)
         .step("make a program")?;
-    file.write_all(&smallest_program::bytes())
-        .step("write a program")?;
+    file.write_all(bytes).step("write a program")?;
     drop(file);
     let mut command = Command::new(program);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    Ok(command)
+}
+
+fn exec(context: &Context) -> Result<Prepared> {
+    let folder = context.temporary_folder()?;
+    let mut command = program(folder.path(), &smallest_program::that_ends())?;
     Ok(Prepared::new(move || {
         let _kept = &folder;
         let status = finish(command.spawn()?)?;
@@ -126,7 +132,7 @@ fn exec_at(context: &Context) -> Result<Prepared> {
 }
 
 /// Waits for a child, and kills it if it does not end in time.
-fn finish(mut child: Child) -> io::Result<ExitStatus> {
+pub(crate) fn finish(mut child: Child) -> io::Result<ExitStatus> {
     let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
         .and_then(|process| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&TIMEOUT)));
     if !matches!(ended, Ok(1)) {

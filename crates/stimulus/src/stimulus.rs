@@ -12,6 +12,8 @@ use crate::error::{Error, Result, Step};
 pub struct Context {
     /// Folder in which stimuli make their own temporary folders.
     pub folder: PathBuf,
+    /// True if nobody else's processes run on this machine, so that the kernel may be told to kill one.
+    pub is_alone: bool,
 }
 
 impl Context {
@@ -19,6 +21,16 @@ impl Context {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            is_alone: false,
+        }
+    }
+
+    /// The same, on a machine on which nobody else's processes run: a guest.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self {
+            is_alone: true,
+            ..self
         }
     }
 

@@ -13,8 +13,8 @@ const OPERATIONS: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Stimuli for guests alone: a disk of this name may have data here.
-const OF_NULL_BLK: [&str; 3] = ["block-write", "read-ahead", "random-read"];
+/// Stimuli for guests alone: a disk of this name may have data here, and the kernel chooses which process to kill.
+const OF_GUESTS: [&str; 4] = ["block-write", "read-ahead", "random-read", "oom-kill"];
 
 /// Stimuli that need a privilege or a kernel option. All others must work on any machine that runs tests.
 const OPTIONAL: &[&str] = &[
@@ -104,7 +104,7 @@ fn expect_same(before: &Resources, folder: &Path, stimulus: &Stimulus) {
 fn each_stimulus_operates_and_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let context = Context::new(folder.path());
-    for stimulus in all().filter(|one| !OF_NULL_BLK.contains(&one.name)) {
+    for stimulus in all().filter(|one| !OF_GUESTS.contains(&one.name)) {
         let before = Resources::count(folder.path());
         let mut prepared = match stimulus.prepare(&context) {
             Ok(prepared) => prepared,
@@ -133,7 +133,7 @@ fn each_stimulus_operates_and_leaves_nothing() {
 /// Prepared stimuli do not disturb each other.
 fn all_at_once(context: &Context) {
     let mut prepared: Vec<_> = all()
-        .filter(|one| !OF_NULL_BLK.contains(&one.name))
+        .filter(|one| !OF_GUESTS.contains(&one.name))
         .filter_map(|stimulus| Some((stimulus, stimulus.prepare(context).ok()?)))
         .collect();
     for _ in 0..2 {
@@ -146,4 +146,14 @@ fn all_at_once(context: &Context) {
     drop(prepared);
     let left = fs::read_dir(&context.folder).expect("a folder").count();
     assert_eq!(left, 0, "files are left");
+}
+
+#[test]
+fn no_process_is_killed_where_others_may_run() {
+    let kills = all()
+        .find(|one| one.name == "oom-kill")
+        .expect("it is in the menu");
+    let refused = kills.prepare(&Context::new(std::env::temp_dir()));
+    let refused = refused.expect_err("this is no guest").to_string();
+    assert_eq!(refused, "other processes run on this machine");
 }

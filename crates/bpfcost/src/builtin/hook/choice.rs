@@ -259,5 +259,5 @@ fn runs_of(
 pub(super) fn context() -> Result<Context> {
     let folder = env::temp_dir();
     fs::create_dir_all(&folder).context("there is no folder for temporary files")?;
-    Ok(Context::new(folder))
+    Ok(Context::new(folder).alone())
 }
