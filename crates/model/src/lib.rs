@@ -22,8 +22,8 @@ pub use layout::{
 };
 pub use need::Need;
 pub use run_facts::{
-    Behaviour, Drift, Elsewhere, EventFacts, HotCall, HotLine, HotSpots, MIX, OtherWay,
-    ReachedLines,
+    Behaviour, Drift, Elsewhere, EventFacts, FoldedStack, HotCall, HotLine, HotSpots, MIX,
+    OtherWay, ReachedLines,
 };
 pub use slices::Slices;
 pub use trial::{LoadedEpoch, Observed, Sentinel, SentinelTrial, Trial};

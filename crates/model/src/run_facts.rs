@@ -106,9 +106,21 @@ pub struct EventFacts {
     /// The cost outside of events; `None` where it differs from time to time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
+    /// Calls of the event, where they are wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<FoldedStack>,
     /// Ways through the program that the stimulus does not lead to, and others do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_ways: Vec<OtherWay>,
+}
+
+/// A function of an event by the functions that it was called through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldedStack {
+    /// Their names, the outermost first, with `;` between them.
+    pub functions: String,
+    /// Instructions of the function itself.
+    pub instructions: u64,
 }
 
 /// A way through a program: the dearest event by another stimulus.

@@ -29,6 +29,9 @@ pub struct HookedPrograms {
     /// True if the lines and calls of events are wanted.
     #[serde(default)]
     pub hot_spots: bool,
+    /// True if the calls of events are wanted.
+    #[serde(default)]
+    pub calls: bool,
     /// Settings with which each object is loaded.
     #[serde(default)]
     pub settings: Settings,

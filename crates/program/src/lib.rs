@@ -27,7 +27,7 @@ pub use packet::inputs;
 pub use pcap::packets as pcap_packets;
 pub use slot::slots;
 pub use span::{
-    Event, EventParts, Flow, Instruction, KernelPlaces, ProgramTrace, Span, Trace, TraceReader,
-    Watch, WatchedProgram,
+    Event, EventCall, EventParts, Flow, Instruction, KernelPlaces, ProgramTrace, Span, Trace,
+    TraceReader, Watch, WatchedProgram,
 };
 pub use trace::InstructionTracer;

@@ -5,6 +5,7 @@ mod check;
 mod command;
 mod estimate;
 mod exit;
+mod flame;
 mod guest;
 mod init_ci;
 mod interrupt;

@@ -19,6 +19,7 @@ use bpfcost_bpf::{
 use super::{
     command,
     exit::{Exit, lacking, usage},
+    flame,
     measurement::{self, Options},
     output::note,
     parse, place,
@@ -124,6 +125,9 @@ pub(super) struct Args {
     /// A run of each program is traced instruction by instruction. The object needs line numbers: compile it with -g.
     #[arg(long, hide_short_help = true)]
     hot_spots: bool,
+    /// Draw the instructions of an event of each program at its hook as a flame graph
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    svg: Option<PathBuf>,
     /// Attach a program elsewhere than its section says: PROGRAM=FUNCTION, PROGRAM=CATEGORY:NAME, … [repeatable]
     #[arg(long = "at", value_name = "PROGRAM=HOOK", hide_short_help = true)]
     targets: Vec<String>,
@@ -157,6 +161,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     if args.hot_spots {
         traceable(&options.on)?;
     }
+    if let Some(file) = &args.svg {
+        flame::check(file)?;
+    }
     let objects = Objects::read(args)?;
     let subject = objects.looped(args)?;
     let mut plans = Vec::new();
@@ -188,6 +195,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
     }
     let record = |records: &[Record]| {
+        if let Some(file) = &args.svg {
+            hooked::draw(file, &args.object, records)?;
+        }
         let files = args.record_expected.iter();
         let recorded = files.map(|file| expected::record(file, &subject, records));
         recorded.collect()

@@ -22,13 +22,13 @@ use bpfcost_bpf::{
 use rustix::time::{ClockId, clock_gettime};
 
 use self::{
-    answer::{check_svg, show},
+    answer::show,
     event::{AttachChoice, event_of},
     watch::Watch,
 };
 use super::{
     exit::{Exit, lacking, usage},
-    interrupt,
+    flame, interrupt,
     output::{Bar, note},
     parse,
 };
@@ -296,7 +296,7 @@ fn check(args: &Args) -> Result<()> {
         )));
     }
     if let Some(path) = &args.svg {
-        check_svg(path)?;
+        flame::check(path)?;
     }
     if !Host::default().sees_other_programs() {
         return Err(lacking(

@@ -1,7 +1,6 @@
 //! Kernel stacks of a running system, as `bpfcost stack` shows them: addresses become names, and names text, folded
 //! lines, a flame graph or JSON.
 
-mod flame;
 mod frame;
 mod profile;
 mod symbols;

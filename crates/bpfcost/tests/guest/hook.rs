@@ -302,7 +302,7 @@ SEC("kprobe/tcp_v4_destroy_sock") int by_tcp(void *context) { return 0; }
     assert!(said.out.contains("Paid by other events"), "{}", said.out);
 }
 
-/// Maps are filled before events are counted.
+/// Maps are filled before events are counted, and a flame graph has each instruction of an event.
 #[test]
 fn a_setup_fills_the_maps() {
     let Some(kernel) = require::kernel() else {
@@ -319,7 +319,10 @@ SEC("kprobe/vfs_open") int opens(void *context)
 	int key = 0;
 	long *is_on = lookup(&settings, &key);
 
-	return is_on && *is_on ? now() : 0;
+	if (is_on && *is_on)
+		now();
+	/* An odd number would have perf take the event too. */
+	return 0;
 }
 "#;
     let tool = Tool::new();
@@ -330,12 +333,22 @@ SEC("kprobe/vfs_open") int opens(void *context)
     );
     let line = format!("program x.bpf.o --on exact:{kernel} --quick --stimulus open --out x.json");
     let filled = command(&tool, &line)
-        .args(["--setup", "sh fill.sh"])
+        .args(["--setup", "sh fill.sh", "--svg", "x.svg"])
         .output();
     let filled = said(&filled.expect("it runs"));
     assert_eq!(filled.code, Some(0), "{filled:?}");
-    let helpers = facts(case(&record(&tool), "opens")).helpers;
+    let record = record(&tool);
+    let opens = case(&record, "opens");
+    let helpers = facts(opens).helpers;
     assert_eq!(helpers[0].name, "bpf_ktime_get_ns", "{helpers:?}");
+    let total: u64 = parts(opens).iter().sum();
+    let svg = std::fs::read_to_string(tool.path("x.svg")).expect("a flame graph");
+    for named in [
+        format!("opens ({total} instructions"),
+        "bpf_ktime_get_ns (".to_owned(),
+    ] {
+        assert!(svg.contains(&named), "{named}");
+    }
     assert_nothing_left(&tool);
 }
 

@@ -31,6 +31,22 @@ pub struct Event {
     pub interrupts: u64,
     /// Those of other programs at this hook, and of other events, which are not of this one.
     pub others: u64,
+    /// Calls of the event, each behind the one that it is in, if they are [wanted](super::Watch::calls).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<EventCall>,
+}
+
+/// A call in an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCall {
+    /// The place of the call that it is in; `None` of the first.
+    pub caller: Option<usize>,
+    /// The first instruction.
+    pub entry: u64,
+    /// The last of its own: in the function that a thunk led to.
+    pub last: u64,
+    /// Instructions of the function itself.
+    pub instructions: u64,
 }
 
 /// Events of one program.

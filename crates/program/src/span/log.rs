@@ -1,6 +1,9 @@
 //! Log of the instructions since the beginning of a span, which are given to its parts once its end is known.
 
-use super::{event::Event, watch::WatchedProgram};
+use super::{
+    event::{Event, EventCall},
+    watch::WatchedProgram,
+};
 
 /// A frame that the log knows: where in the log it begins, and in which frame.
 #[derive(Clone, Copy, Debug)]
@@ -90,11 +93,7 @@ impl Log {
         program: &WatchedProgram,
     ) -> (Event, u64) {
         let begin = self.nodes[root as usize].begin;
-        let mut parts: Vec<Option<Part>> = vec![None; self.nodes.len()];
-        parts[root as usize] = Some(Part::Dispatch);
-        for &one in runs {
-            parts[one as usize] = Some(if one == run { Part::Body } else { Part::Other });
-        }
+        let mut parts = self.parts(root, run, runs);
         let (mut event, mut spent) = (Event::default(), 0);
         for entry in &self.entries[begin..] {
             let part = self.part(entry.node, program, &mut parts);
@@ -155,6 +154,54 @@ impl Log {
             at = inner;
         }
         known[node as usize]
+    }
+
+    /// Calls of such an event, from the one that the span began with.
+    pub(super) fn calls(
+        &self,
+        root: u32,
+        run: u32,
+        runs: &[u32],
+        program: &WatchedProgram,
+    ) -> Vec<EventCall> {
+        let mut parts = self.parts(root, run, runs);
+        let mut own = vec![0; self.nodes.len()];
+        let mut last: Vec<u64> = self.nodes.iter().map(|node| node.entry).collect();
+        for entry in &self.entries[self.nodes[root as usize].begin..] {
+            let part = self.part(entry.node, program, &mut parts);
+            let is_own = matches!(part, Some(Part::Dispatch | Part::Body | Part::Helper(_)));
+            if is_own && !entry.is_taken {
+                own[entry.node as usize] += 1;
+                last[entry.node as usize] = entry.address;
+            }
+        }
+        // Frames have greater numbers than those that they are in.
+        let mut places: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut calls = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate().skip(root as usize) {
+            let caller = node.parent.and_then(|parent| places[parent as usize]);
+            if number != root as usize && caller.is_none() {
+                continue;
+            }
+            places[number] = Some(calls.len());
+            calls.push(EventCall {
+                caller,
+                entry: node.entry,
+                last: last[number],
+                instructions: own[number],
+            });
+        }
+        calls
+    }
+
+    /// The parts that frames are known to be: the one that a span began with, and the first of each run of a program.
+    fn parts(&self, root: u32, run: u32, runs: &[u32]) -> Vec<Option<Part>> {
+        let mut parts = vec![None; self.nodes.len()];
+        parts[root as usize] = Some(Part::Dispatch);
+        for &one in runs {
+            parts[one as usize] = Some(if one == run { Part::Body } else { Part::Other });
+        }
+        parts
     }
 
     /// From now on, the instructions of a span are not of the events around it.

@@ -11,7 +11,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, EventParts, ProgramTrace, Trace};
+pub use event::{Event, EventCall, EventParts, ProgramTrace, Trace};
 pub use instruction::{Flow, Instruction};
 pub use reader::TraceReader;
 pub use watch::{KernelPlaces, Span, Watch, WatchedProgram};

@@ -294,7 +294,10 @@ impl TraceReader {
             let runs: Vec<u32> = span.runs.iter().map(|(_, run)| *run).collect();
             for (place, &(program, run)) in span.runs.iter().enumerate() {
                 let watched = &self.watch.programs[program];
-                let (event, spent) = self.log.event(span.root, run, &runs, watched);
+                let (mut event, spent) = self.log.event(span.root, run, &runs, watched);
+                if self.watch.calls {
+                    event.calls = self.log.calls(span.root, run, &runs, watched);
+                }
                 self.events[program].push(event);
                 if place == 0 {
                     self.spent += spent;

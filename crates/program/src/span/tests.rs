@@ -104,6 +104,7 @@ fn read(spans: &[Span], window: Option<(u64, u64)>, trace: &[Instruction]) -> Tr
             returns: vec![RETURNS],
         },
         window,
+        calls: true,
     };
     let mut reader = TraceReader::new(watch);
     trace.iter().for_each(|&one| reader.executed(one));
@@ -118,6 +119,9 @@ fn event(span: Span, trace: &[Instruction]) -> Event {
         (1, 0, 0)
     );
     assert_eq!(traced.typical.parts(), traced.events[0]);
+    let calls = traced.typical.calls.iter();
+    let spent: u64 = calls.map(|call| call.instructions).sum();
+    assert_eq!(spent, traced.events[0].total(), "each is in one call");
     traced.typical
 }
 

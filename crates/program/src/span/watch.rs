@@ -14,6 +14,9 @@ pub struct Watch {
     pub programs: Vec<WatchedProgram>,
     /// Places in the kernel.
     pub kernel: KernelPlaces,
+    /// True if the calls of events are wanted.
+    #[serde(default)]
+    pub calls: bool,
     /// The functions between whose calls events count; `None` if all do.
     pub window: Option<(u64, u64)>,
 }

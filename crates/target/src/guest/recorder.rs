@@ -275,6 +275,7 @@ mod tests {
                 spans: vec![Span::Program],
             }],
             kernel: KernelPlaces::default(),
+            calls: false,
             window: None,
         };
         let trace = read_log(log.as_bytes(), TraceReader::new(watch)).expect("a log");

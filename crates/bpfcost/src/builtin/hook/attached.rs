@@ -55,6 +55,7 @@ impl AttachedPrograms {
             programs: programs?,
             kernel: kernel.places.clone(),
             window: Some(kernel.window),
+            calls: inner.subject.calls,
         };
         let names = object
             .hooks()

@@ -166,6 +166,12 @@ impl LoadedEpoch for HookEpoch {
         if !self.inner.subject.hot_spots {
             facts.hot_spots = None;
         }
+        if self.inner.subject.calls {
+            let attached = self.inner.attach(&work)?;
+            let attached = attached.as_ref().context("it was attached")?;
+            let code = attached.object.code(&work.program)?;
+            facts.stacks = facts::stacks(kernel, &work.program, &code, &traced.typical.calls);
+        }
         let is_partly = |lines: &ReachedLines| lines.first_missed.is_some();
         if facts.reached.as_ref().is_some_and(is_partly) && work.stimulus.is_none() {
             let mut attached = self.inner.attach(&work)?;

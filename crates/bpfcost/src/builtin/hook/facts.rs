@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpfcost_bpf::program::SourceLine;
-use bpfcost_model::{Elsewhere, EventFacts, ReachedLines};
-use bpfcost_program::{ProgramTrace, hot_calls, hot_spots};
+use bpfcost_bpf::program::{MachineCode, SourceLine};
+use bpfcost_model::{Elsewhere, EventFacts, FoldedStack, ReachedLines};
+use bpfcost_program::{EventCall, ProgramTrace, hot_calls, hot_spots};
 
 use super::kernel::Kernel;
 
@@ -30,8 +30,47 @@ pub(super) fn facts(
         reached: reached(lines, traced),
         hot_spots: (!lines.is_empty()).then_some(spots),
         elsewhere,
+        stacks: Vec::new(),
         other_ways: Vec::new(),
     }
+}
+
+/// In the names of code by which functions behind pointers are called.
+const THUNK: &str = "x86_indirect_thunk";
+
+/// Calls of the event, with the program by its own name.
+pub(super) fn stacks(
+    kernel: &Kernel,
+    program: &str,
+    code: &MachineCode,
+    calls: &[EventCall],
+) -> Vec<FoldedStack> {
+    let name = |address| match code.function(address) {
+        Some(_) => program,
+        None => kernel.function(address),
+    };
+    let mut names: Vec<String> = Vec::new();
+    let mut folded: BTreeMap<String, u64> = BTreeMap::new();
+    for call in calls {
+        let own = match name(call.entry) {
+            thunk if thunk.contains(THUNK) => name(call.last),
+            function => function,
+        };
+        let whole = match call.caller.map(|caller| &names[caller]) {
+            None => own.to_owned(),
+            // It only jumps on.
+            Some(caller) if own.contains(THUNK) => caller.clone(),
+            Some(caller) => format!("{caller};{own}"),
+        };
+        *folded.entry(whole.clone()).or_default() += call.instructions;
+        names.push(whole);
+    }
+    let stack = |(functions, instructions)| FoldedStack {
+        functions,
+        instructions,
+    };
+    let spent = folded.into_iter().filter(|(_, count)| *count > 0);
+    spent.map(stack).collect()
 }
 
 /// File and number of a line.

@@ -38,6 +38,7 @@ pub(super) fn spots(
             spans: vec![Span::Program],
         }],
         kernel: KernelPlaces::default(),
+        calls: false,
         window: None,
     };
     let trace = tracer.trace(&watch, &mut || -> Result<()> {

@@ -1,21 +1,32 @@
 //! Programs that are measured at their own hooks.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Error, Result};
 use bpfcost_bpf::program::ObjectFile;
 use bpfcost_process::program::find;
 
 use super::{Args, Objects, loader, setup, usage};
-use crate::builtin::hook::menu;
+use crate::{
+    builtin::hook::menu,
+    cli::{flame, output::note},
+};
+use bpfcost_model::EventFacts;
 use bpfcost_program::{HookedPrograms, StimulusSource};
+use bpfcost_record::Record;
 use bpfcost_text::suggest;
 
 /// Programs that the command line names, to be measured at their hooks; `None` if it names none.
 pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPrograms>> {
     if objects.hooked.is_empty() {
-        return match (args.targets.first(), args.stimuli.first()) {
-            (None, None) => Ok(None),
-            (Some(_), _) => Err(usage(nothing_hooked("--at"))),
-            (None, Some(_)) => Err(usage(nothing_hooked("--stimulus"))),
+        let given = [
+            ("--at", !args.targets.is_empty()),
+            ("--stimulus", !args.stimuli.is_empty()),
+            ("--svg", args.svg.is_some()),
+        ];
+        return match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(usage(nothing_hooked(option))),
+            None => Ok(None),
         };
     }
     let target = |words: &String| {
@@ -37,6 +48,7 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
         targets: targets?,
         stimuli: stimuli(args)?,
         hot_spots: args.hot_spots,
+        calls: args.svg.is_some(),
         settings: objects.settings(args)?,
         setup: setup(args)?,
         objects: objects.files.clone(),
@@ -112,4 +124,31 @@ pub(super) fn nothing_looped(args: &Args) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Draws the calls of an event of each program.
+pub(super) fn draw(file: &Path, object: &Path, records: &[Record]) -> Result<()> {
+    let several = records.len() > 1;
+    let mut lines = Vec::new();
+    for record in records {
+        for case in &record.cases {
+            let facts = case.observed.clone().map(serde_json::from_value);
+            let facts: EventFacts = facts.and_then(Result::ok).unwrap_or_default();
+            let case = match several {
+                true => format!("{} on {}", case.name, record.target),
+                false => case.name.clone(),
+            };
+            let folded = facts.stacks.iter();
+            lines.extend(
+                folded.map(|stack| format!("{case};{} {}", stack.functions, stack.instructions)),
+            );
+        }
+    }
+    if lines.is_empty() {
+        note!("no program has a result, so no flame graph was written");
+        return Ok(());
+    }
+    let name = object.file_name().unwrap_or_default().to_string_lossy();
+    let title = format!("An event of each program of {name}");
+    flame::write(file, bpfcost_text::line(&title), "instructions", &lines)
 }
