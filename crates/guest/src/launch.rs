@@ -11,7 +11,7 @@ use std::{
 use super::program::MYSELF;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Command of a process that becomes `args`, and dies with this one. Start it from the main thread: it is that thread's
+/// Command of a process that becomes `args`, and dies with this one. Start it from a thread that lasts as long: it is that thread's
 /// end which kills it.
 pub(crate) fn launcher(args: &[String]) -> Command {
     let mut command = Command::new(MYSELF);

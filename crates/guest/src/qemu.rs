@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{Console, GuestError, launch, monitor::Monitor, snapshot::Snapshot};
 
-/// QEMU. Dies with this process's main thread, and when it is dropped.
+/// QEMU. Dies with the thread that started it, and when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Qemu {
     process: Child,
@@ -25,7 +25,7 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
-    /// Starts it in this folder. Call it on the main thread.
+    /// Starts it in this folder. Call it on a thread that lasts as long as the guest.
     pub(crate) fn start(
         args: &[String],
         folder: &Path,

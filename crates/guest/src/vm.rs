@@ -32,8 +32,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Starts one that shares `folder`. An interrupt ends every wait for QEMU. Call it on the main thread: it is that
-    /// thread's end which kills the guest.
+    /// Starts one that shares `folder`. An interrupt ends every wait for QEMU. Call it on a thread that lasts as long as the guest: it
+    /// is that thread's end which kills the guest.
     pub fn start(
         tools: &Tools,
         spec: &GuestSpec,

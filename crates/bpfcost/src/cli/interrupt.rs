@@ -2,6 +2,8 @@
 //! program at once. Nothing is attached by name, so the kernel frees what is left.
 
 use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,8 +22,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(300);
 /// The flag of this process, once it is used.
 static LISTENING: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
-/// What is printed if a second signal ends the program.
-static LAST_WORDS: Mutex<Option<String>> = Mutex::new(None);
+/// What is printed if a second signal ends the program, by the journals of the runs under way.
+static LAST_WORDS: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
 
 /// The signals that came.
 #[derive(Debug, Default)]
@@ -49,7 +51,7 @@ pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
     ctrlc::set_handler(move || {
         asked.store(true, Ordering::Relaxed);
         if signals.is_second(Instant::now()) {
-            if let Some(words) = &*locked(&LAST_WORDS) {
+            for words in locked(&LAST_WORDS).values() {
                 note!("{words}");
             }
             std::process::exit(Exit::Interrupted as i32);
@@ -60,9 +62,14 @@ pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Sets what to print if a second signal ends the program from now on.
-pub(super) fn set_last_words(words: Option<String>) {
-    *locked(&LAST_WORDS) = words;
+/// Sets what to print of the run with this journal if a second signal ends the program from now on.
+pub(super) fn set_last_words(journal: &Path, words: String) {
+    locked(&LAST_WORDS).insert(journal.to_owned(), words);
+}
+
+/// Nothing is to be printed any more of the run with this journal.
+pub(super) fn clear_last_words(journal: &Path) {
+    locked(&LAST_WORDS).remove(journal);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

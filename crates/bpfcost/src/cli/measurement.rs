@@ -4,8 +4,13 @@ mod announce;
 mod baseline;
 mod dry_run;
 mod plan;
+mod side_by_side;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use anyhow::Result;
 
@@ -153,21 +158,45 @@ pub(super) fn run(
     }
     let interrupted = interrupt::on_signal()?;
     let mut ended: Vec<Ended> = Vec::new();
-    for (experiment, plan, out) in jobs {
-        announce::announce(&*experiment, &plan);
-        let session = Session::start(experiment, plan, &out, &interrupted);
-        match session.and_then(|session| session.run(&interrupted)) {
-            Ok(one) => ended.push(one),
-            // What was measured before it is shown all the same.
-            Err(error) => {
-                return finish(options, load, ended, baseline.as_ref(), after, Some(error));
+    let mut jobs = jobs.into_iter().peekable();
+    while let Some(job) = jobs.next() {
+        let mut beside = vec![job];
+        while side_by_side::may_be(&beside[0].1)
+            && let Some(next) = jobs.next_if(|(_, plan, _)| side_by_side::may_be(plan))
+        {
+            beside.push(next);
+        }
+        let results = match beside.len() {
+            1 => beside
+                .into_iter()
+                .map(|job| alone(job, &interrupted))
+                .collect(),
+            _ => side_by_side::run(beside, &interrupted),
+        };
+        let mut failed = None;
+        for result in results {
+            match result {
+                Ok(one) => ended.push(one),
+                Err(error) => failed = failed.or(Some(error)),
             }
+        }
+        // What was measured before it is shown all the same.
+        if failed.is_some() {
+            return finish(options, load, ended, baseline.as_ref(), after, failed);
         }
         if ended.last().is_some_and(Ended::early) {
             break;
         }
     }
     finish(options, load, ended, baseline.as_ref(), after, None)
+}
+
+/// An experiment, its plan, and the file of its record.
+type MeasurementJob = (Box<dyn Experiment>, Plan, PathBuf);
+
+fn alone((experiment, plan, out): MeasurementJob, interrupted: &Arc<AtomicBool>) -> Result<Ended> {
+    announce::announce(&*experiment, &plan);
+    Session::start(experiment, plan, &out, interrupted)?.run(interrupted)
 }
 
 /// Shows the results of the runs, compares them with the baseline if there is one, and returns how they ended. `error` is

@@ -22,6 +22,11 @@ impl Bar {
         Bar(bar.with_style(style))
     }
 
+    /// One that is never shown.
+    pub(super) fn hidden() -> Self {
+        Bar(ProgressBar::hidden())
+    }
+
     /// The words beside it.
     pub(super) fn set_words(&self, words: &str) {
         self.0.set_message(bpfcost_text::line(words));

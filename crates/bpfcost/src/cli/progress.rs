@@ -40,6 +40,8 @@ pub(super) struct Progress {
     precision: bool,
     /// Cases that are not yet precise enough.
     open: Option<usize>,
+    /// The target, where lines of several runs mix.
+    target: Option<String>,
 }
 
 impl Progress {
@@ -66,6 +68,17 @@ impl Progress {
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
             precision: plan.precision.is_some(),
             open: None,
+            target: None,
+        }
+    }
+
+    /// The same, in lines that say which run they are of: others go on at the same time.
+    pub(super) fn in_lines(plan: &Plan, earlier_s: f64) -> Self {
+        Progress {
+            bar: Bar::hidden(),
+            terminal: false,
+            target: Some(plan.target.clone()),
+            ..Progress::new(plan, earlier_s)
         }
     }
 
@@ -136,7 +149,10 @@ impl Progress {
             self.bar.set_words(&text);
         } else if self.spoken.elapsed() >= SILENCE {
             self.spoken = Instant::now();
-            note!("{text}");
+            match &self.target {
+                Some(target) => note!("{target}: {text}"),
+                None => note!("{text}"),
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Session {
     out: PathBuf,
     /// `None` where the run had come to its end before: only its record is still to be written.
     place: Option<Place>,
+    /// True if other runs go on at the same time.
+    beside_others: bool,
 }
 
 /// A run that has ended, whole or not.
@@ -108,6 +110,7 @@ impl Session {
             journal,
             out: out.to_owned(),
             place: Some(place),
+            beside_others: false,
         })
     }
 
@@ -149,7 +152,16 @@ impl Session {
             journal,
             out,
             place,
+            beside_others: false,
         })
+    }
+
+    /// The same, where other runs go on at the same time.
+    pub(super) fn beside_others(self) -> Self {
+        Session {
+            beside_others: true,
+            ..self
+        }
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -213,7 +225,10 @@ impl Session {
     ) -> Result<(Outcome, Option<JournalError>)> {
         let _rescue = place.rescue(&self.journal)?;
         let mut taker = Taker {
-            progress: Progress::new(&self.plan, self.measured.seconds()),
+            progress: match self.beside_others {
+                true => Progress::in_lines(&self.plan, self.measured.seconds()),
+                false => Progress::new(&self.plan, self.measured.seconds()),
+            },
             estimate: Estimate::new(&self.plan, &self.measured),
             journal: &mut self.journal,
             interrupt,
@@ -260,8 +275,8 @@ impl Session {
         if record.stop == Stop::Interrupted {
             return Ok(());
         }
+        interrupt::clear_last_words(self.journal.path());
         self.journal.remove()?;
-        interrupt::set_last_words(None);
         Ok(())
     }
 }
@@ -282,7 +297,8 @@ impl Taker<'_> {
     fn worth_keeping(&mut self) {
         if !self.worth_keeping {
             self.worth_keeping = true;
-            interrupt::set_last_words(Some(resume_line(self.journal.path())));
+            let journal = self.journal.path();
+            interrupt::set_last_words(journal, resume_line(journal));
         }
     }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::{
     require,
     tool::{Said, Tool},
-    visit::{QUICK, Visit, aside, assert_nothing_left, processes, says, signal},
+    visit::{QUICK, Visit, aside, assert_nothing_left, command, processes, says, signal},
 };
 
 /// The command line of a run in a guest that takes longer than any test.
@@ -100,6 +100,39 @@ fn killed_while_the_guest_boots() {
         return;
     };
     assert_eq!(tool.names(), ["scratch"]);
+}
+
+/// Guests that count run side by side, and end together.
+#[test]
+fn several_guests_at_the_same_time() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    if !require::version("sid", "sid") {
+        return;
+    }
+    let line = format!("run ladder --case added-10 --on exact:{kernel} --on exact:sid --out .");
+    for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
+        let tool = Tool::new();
+        let mut visit = Visit::spawn(&tool, &mut command(&tool, &line));
+        visit.wait_for(|_| {
+            let guests = processes(&tool);
+            guests
+                .iter()
+                .filter(|line| line.contains("-kernel"))
+                .count()
+                == 2
+        });
+        visit.signal(signal);
+        let said = visit.end();
+        assert_eq!(said.code, code, "{said:?}");
+        assert_nothing_left(&tool);
+    }
+    let tool = Tool::new();
+    let said = Visit::spawn(&tool, &mut command(&tool, &line)).end();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.starts_with("ladder on 2 targets: "), "{said:?}");
+    assert_nothing_left(&tool);
 }
 
 #[test]

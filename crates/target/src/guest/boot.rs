@@ -53,7 +53,7 @@ pub struct Guest {
 
 impl Guest {
     /// Starts one, with what a test changes, to do `job`; with the journal of the run's earlier parts where there are any. An interrupt ends
-    /// every wait for QEMU. Call it on the main thread.
+    /// every wait for QEMU. Call it on a thread that lasts as long as the guest.
     pub fn start(
         tools: &Tools,
         spec: &GuestSpec,
