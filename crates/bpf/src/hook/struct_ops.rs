@@ -1,11 +1,14 @@
 //! Structs of functions that an object fills with its programs, for the kernel to call (struct_ops).
 
+use std::fs;
+
 use bpfcost_uprobe::object::{StructSlot, struct_slots};
 use libbpf_rs::{
     Btf, MapType, OpenObject, ReferencesType as _,
     btf::types::{DataSec, MemberAttr, Struct, Var},
 };
 
+use super::section::Hook;
 use crate::{
     error::{Result, failed},
     program::{ObjectFile, types},
@@ -31,6 +34,19 @@ pub(super) fn placed(file: &ObjectFile, object: &OpenObject) -> Result<Vec<Place
     let btf = types(file, object, "what its structs are")?;
     let placed = slots.into_iter().filter_map(|slot| place(&btf, slot));
     Ok(placed.collect())
+}
+
+/// Tells whether a scheduler of BPF programs (sched_ext) decides.
+const SCHEDULER_STATE: &str = "/sys/kernel/sched_ext/state";
+
+impl Hook {
+    /// True if it is a scheduler's, and the kernel has ended that: one that fails, or lets a task wait for too long.
+    pub fn has_lost_its_scheduler(&self) -> bool {
+        let mut target = self.target.iter();
+        let is_scheduler = target.any(|target| target.starts_with("sched_ext_ops."));
+        is_scheduler
+            && fs::read_to_string(SCHEDULER_STATE).is_ok_and(|state| state.trim() != "enabled")
+    }
 }
 
 /// Has those structs made that these programs are in, and no others.

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::{
-    hook::{HookKind, HookedObject},
+    hook::{Hook, HookKind, HookedObject},
     stats::StatsOn,
 };
 use bpfcost_stimulus::{Context, Stimulus};
@@ -59,8 +59,8 @@ pub(super) fn choose(
     work: &Work,
 ) -> Result<Option<String>> {
     let program = work.program.as_str();
-    let kind = inner.hook(work).map(|hook| hook.kind);
-    if kind == Some(HookKind::Iter) {
+    let hook = inner.hook(work).context("a case has a program")?;
+    if hook.kind == HookKind::Iter {
         return Ok(None);
     }
     let named = match inner.source(work) {
@@ -100,19 +100,25 @@ pub(super) fn choose(
         ),
         None => format!(
             "none of {tried} stimuli leads to {program}{}\n  Make events by a command: --stimulus 'COMMAND'",
-            only_elsewhere(kind)
+            known_reason(hook)
         ),
     }))
 }
 
-/// Where else programs of this kind may be called, and are not measured.
-fn only_elsewhere(kind: Option<HookKind>) -> &'static str {
-    match kind {
-        Some(HookKind::StructOps) => {
-            "; some functions of structs are called only as these are attached and detached, or with several CPUs"
+/// The kernel's own scheduler is back.
+pub(super) const ENDED: &str =
+    "the kernel has ended this scheduler, as it does with one that fails or lets a task wait";
+
+/// Reasons why nothing may lead to a program, behind a semicolon; nothing where there is none that is known.
+fn known_reason(hook: &Hook) -> String {
+    let reason = match hook.kind {
+        _ if hook.has_lost_its_scheduler() => ENDED,
+        HookKind::StructOps => {
+            "some functions of structs are called only as these are attached and detached, or with several CPUs"
         }
-        _ => "",
-    }
+        _ => return String::new(),
+    };
+    format!("; {reason}")
 }
 
 /// Stimuli that lead to a program beside the one that was found for it: so many of the best, and the first that fails.

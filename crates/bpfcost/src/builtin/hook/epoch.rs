@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use bpfcost_bpf::hook::{HookKind, HookedObject};
+use bpfcost_bpf::hook::{Hook, HookKind, HookedObject};
 use bpfcost_stimulus::Prepared;
 
 use super::{
@@ -140,7 +140,8 @@ impl LoadedEpoch for HookEpoch {
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let work = self.inner.named(case)?;
         let traced = self.trace(&work, batch.0)?;
-        prove(problem(&traced))?;
+        let hook = self.inner.hook(&work).context("a case has a program")?;
+        prove(problem(&traced, hook))?;
         let mut trial = trial(&traced);
         let mut attached = self.inner.attach(&work)?;
         let attached = attached.as_mut().context("it was attached")?;
@@ -216,7 +217,7 @@ fn command_stimulus(command: &LoaderCommand) -> Result<Prepared> {
 }
 
 /// The reason why a trace has no figure.
-fn problem(traced: &ProgramTrace) -> Option<Problem> {
+fn problem(traced: &ProgramTrace, hook: &Hook) -> Option<Problem> {
     let unexplained = differs(
         "runs without a known event",
         0,
@@ -234,7 +235,10 @@ fn problem(traced: &ProgramTrace) -> Option<Problem> {
                     traced.events.len()
                 ),
             },
-            detail: "make more events by a command: --stimulus 'COMMAND'".to_owned(),
+            detail: match hook.has_lost_its_scheduler() {
+                true => choice::ENDED.to_owned(),
+                false => "make more events by a command: --stimulus 'COMMAND'".to_owned(),
+            },
         })
     })
 }
