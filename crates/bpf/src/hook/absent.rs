@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use libbpf_rs::{Btf, btf::types::Func};
+use libbpf_rs::{
+    Btf,
+    btf::types::{Func, Struct},
+};
 
 use super::{
     kind::HookKind,
@@ -44,6 +47,7 @@ impl Hook {
             HookKind::RawTracepoint | HookKind::TpBtf => no_tracepoint(target),
             HookKind::PerfEvent => perf_event::unknown(target),
             HookKind::Iter => no_iterator(target),
+            HookKind::StructOps => no_struct(target),
             kind if kind.is_in_file() => no_file(target),
             _ => None,
         })
@@ -97,6 +101,20 @@ fn no_iterator(name: &str) -> Option<String> {
     };
     let has_function = (1..types.len() as u32).any(is_function);
     (!has_function).then(|| format!("this kernel has no iterator {name}"))
+}
+
+/// For each struct that programs can fill, the kernel's types have another one, which holds it and its state.
+fn no_struct(member: &str) -> Option<String> {
+    let types = Btf::from_vmlinux().ok()?;
+    let (name, _) = member.split_once('.')?;
+    let is_there = types
+        .type_by_name::<Struct<'_>>(&format!("bpf_struct_ops_{name}"))
+        .is_some();
+    let needs = match name {
+        "sched_ext_ops" => " (Linux 6.12 with CONFIG_SCHED_CLASS_EXT)",
+        _ => "",
+    };
+    (!is_there).then(|| format!("this kernel has no struct_ops {name}{needs}"))
 }
 
 /// Names without a folder are looked for where libraries and programs are, by libbpf.

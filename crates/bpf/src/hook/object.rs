@@ -34,10 +34,10 @@ use crate::{
 pub struct HookedObject {
     file: ObjectFile,
     hooks: Vec<Hook>,
+    /// Before the links: the kernel's own one is chosen again while it is still there.
+    congestion: Option<CongestionControl>,
     /// Before the object, whose programs they hold. Each has the name of its program.
     links: Vec<(String, Link)>,
-    /// Before the links: connections must not be left without it.
-    congestion: Option<CongestionControl>,
     buffers: Option<Buffers>,
     object: Object,
     structs: Vec<Placed>,

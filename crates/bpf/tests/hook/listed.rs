@@ -71,6 +71,15 @@ fn programs_in_structs_have_the_names_of_members() {
             "struct_ops"
         ]
     );
+    // Ours were built without sched_ext; others may have it.
+    if let Some(words) = hooks[0].absent().expect("an answer") {
+        assert!(words.contains("CONFIG_SCHED_CLASS_EXT"), "{words}");
+    }
+    assert_eq!(
+        hooks[1].absent().expect("an answer"),
+        None,
+        "TCP is everywhere"
+    );
     let words = hooks[2].absent().expect("an answer").unwrap_or_default();
     assert_eq!(words, "no struct of the object has it");
     let moved = hooks[0].at("tcp_congestion_ops.ssthresh");

@@ -184,7 +184,7 @@ pub(super) fn run(
         if failed.is_some() {
             return finish(options, load, ended, baseline.as_ref(), after, failed);
         }
-        if ended.last().is_some_and(Ended::early) {
+        if ended.iter().any(Ended::early) {
             break;
         }
     }

@@ -47,19 +47,27 @@ pub(super) struct Progress {
 impl Progress {
     /// Of a run whose earlier parts took `earlier_s` seconds.
     pub(super) fn new(plan: &Plan, earlier_s: f64) -> Self {
-        let seconds = plan.seconds.unwrap_or(LONGEST_S);
-        let steps = epochs_of(plan).map_or(seconds as u64, |epochs| epochs as u64);
+        let steps = epochs_of(plan).map_or(longest_s(plan) as u64, |epochs| epochs as u64);
         let bar = Bar::new(steps, DRAWN_HZ, "{bar:30} {msg}");
         // Until the first event: programs are loaded, servers start.
         bar.set_words("loading …");
+        Progress::shown_by(bar, None, plan, earlier_s)
+    }
+
+    /// The same, in lines that say which run they are of: others go on at the same time.
+    pub(super) fn in_lines(plan: &Plan, earlier_s: f64) -> Self {
+        Progress::shown_by(Bar::hidden(), Some(plan.target.clone()), plan, earlier_s)
+    }
+
+    fn shown_by(bar: Bar, target: Option<String>, plan: &Plan, earlier_s: f64) -> Self {
         let now = Instant::now();
         Progress {
             bar,
-            terminal: stderr().is_terminal(),
+            terminal: target.is_none() && stderr().is_terminal(),
             begun: now,
             earlier_s,
             spoken: now,
-            seconds,
+            seconds: longest_s(plan),
             last: epochs_of(plan),
             first_look: plan.patient.then(|| first_look(plan.comparisons())),
             epochs: 0,
@@ -68,17 +76,7 @@ impl Progress {
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
             precision: plan.precision.is_some(),
             open: None,
-            target: None,
-        }
-    }
-
-    /// The same, in lines that say which run they are of: others go on at the same time.
-    pub(super) fn in_lines(plan: &Plan, earlier_s: f64) -> Self {
-        Progress {
-            bar: Bar::hidden(),
-            terminal: false,
-            target: Some(plan.target.clone()),
-            ..Progress::new(plan, earlier_s)
+            target,
         }
     }
 
@@ -175,6 +173,11 @@ impl Progress {
     pub(super) fn end(&self) {
         self.bar.clear();
     }
+}
+
+/// The longest time of a run, in seconds.
+fn longest_s(plan: &Plan) -> f64 {
+    plan.seconds.unwrap_or(LONGEST_S)
 }
 
 /// The epochs after which a run ends whatever it sees.
