@@ -143,7 +143,7 @@ impl Hook {
             HookKind::Kretprobe if target.contains(':') => HookKind::Uretprobe,
             HookKind::StructOps => {
                 return Err(Error::Refused(format!(
-                    "{} is called where its object's struct has it, and nowhere else",
+                    "{} is called where its object's struct has it, and nowhere else\n  Name no hook for it",
                     self.program
                 )));
             }

@@ -72,7 +72,7 @@ fn stimuli(args: &Args) -> Result<Vec<StimulusSource>> {
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(usage(format!(
-            "--stimulus: two of them are called {}, by which their cases would be known\n  Put one command into a script of another name",
+            "--stimulus: two of them are called {}, by which their cases would be known\n  Name it once, or put a command into a script of another name",
             pair[0]
         ))),
         None => Ok(stimuli),

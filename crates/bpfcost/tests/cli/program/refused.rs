@@ -76,6 +76,14 @@ fn programs_at_hooks_are_for_exact_targets() {
             "no-such-program is not installed here",
         ),
         (
+            "--on exact:6.12 --stimulus open --stimulus open",
+            "two of them are called open",
+        ),
+        (
+            "--on exact:6.12 --svg none/x.svg",
+            "there is no folder none",
+        ),
+        (
             "--on exact:6.12 --at closes=vfs_open",
             "opens, switches, named_by_loader",
         ),
@@ -93,4 +101,7 @@ fn programs_at_hooks_are_for_exact_targets() {
     let said = tool.says("program x.bpf.o --dry-run --program passes --stimulus open");
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("--stimulus is for programs"), "{said:?}");
+    let said = tool.says("program x.bpf.o --dry-run --program passes --svg x.svg");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("--svg is for programs"), "{said:?}");
 }
