@@ -13,8 +13,8 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// It is only for a machine on which nobody else's processes run.
-    #[error("other processes run on this machine")]
+    /// Such a stimulus is only for guests: the kernel chooses which process to kill.
+    #[error("it is for guests alone: other processes may run on this machine")]
     NotAlone,
     /// The preparation succeeded, but not the operation that follows it.
     #[error("the first operation failed: {0}")]

@@ -29,7 +29,7 @@ pub(crate) const STIMULI: &[Stimulus] = &[Stimulus::new(
     kill_one,
 )];
 
-/// The kernel chooses the process, so that nobody else's may be there.
+/// The kernel chooses the process, so that no others may be there.
 fn kill_one(context: &Context) -> Result<Prepared> {
     if !context.is_alone {
         return Err(Error::NotAlone);

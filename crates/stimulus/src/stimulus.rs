@@ -12,7 +12,7 @@ use crate::error::{Error, Result, Step};
 pub struct Context {
     /// Folder in which stimuli make their own temporary folders.
     pub folder: PathBuf,
-    /// True if nobody else's processes run on this machine, so that the kernel may be told to kill one.
+    /// True if no other processes run on this machine, so that the kernel may choose one to kill.
     pub is_alone: bool,
 }
 
@@ -25,7 +25,7 @@ impl Context {
         }
     }
 
-    /// The same, on a machine on which nobody else's processes run: a guest.
+    /// The same, on a machine without other processes: a guest.
     #[must_use]
     pub fn alone(self) -> Self {
         Self {

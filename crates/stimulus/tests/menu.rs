@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfcost_stimulus::{all, find};
+use bpfcost_stimulus::{Context, all, find};
 
 #[test]
 fn names_are_unique_and_in_kebab_case() {
@@ -23,4 +23,14 @@ fn names_are_unique_and_in_kebab_case() {
 fn an_unknown_name_finds_nothing() {
     assert!(find("opens").is_none());
     assert!(find("").is_none());
+}
+
+#[test]
+fn no_process_is_killed_where_others_may_run() {
+    let kills = all()
+        .find(|one| one.name == "oom-kill")
+        .expect("it is in the menu");
+    let refused = kills.prepare(&Context::new(std::env::temp_dir()));
+    let refused = refused.expect_err("this is no guest").to_string();
+    assert!(refused.contains("for guests alone"), "{refused}");
 }

@@ -114,7 +114,7 @@ fn no_struct(member: &str) -> Option<String> {
         "sched_ext_ops" => " (Linux 6.12 with CONFIG_SCHED_CLASS_EXT)",
         _ => "",
     };
-    (!is_there).then(|| format!("this kernel has no struct_ops {name}{needs}"))
+    (!is_there).then(|| format!("this kernel's own types have no struct_ops {name}{needs}"))
 }
 
 /// Names without a folder are looked for where libraries and programs are, by libbpf.

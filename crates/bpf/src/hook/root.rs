@@ -11,7 +11,7 @@ pub enum Root {
     EntryAndReturn,
     /// A whole visit to the kernel from user mode.
     Visit,
-    /// What calls the program, from its own call on: the code that the kernel makes for a member of a struct.
+    /// The caller of the program, from the call of that on: the code that the kernel makes for a member of a struct.
     Caller,
     /// The innermost frame of a function whose name begins so, and those directly around it that do too.
     Functions(&'static [&'static str]),

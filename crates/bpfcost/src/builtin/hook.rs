@@ -65,7 +65,7 @@ struct Inner {
     chosen: RefCell<BTreeMap<String, String>>,
     /// The programs that are attached now.
     attached: RefCell<Option<AttachedPrograms>>,
-    /// How often programs were attached in place of others.
+    /// Number of times that programs were attached in place of others.
     attachments: Cell<u64>,
     /// Stimuli that were tried, all or the one at this place, by the programs that were attached together.
     tried: RefCell<BTreeMap<TriedKey, Tried>>,

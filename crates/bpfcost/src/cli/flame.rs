@@ -66,7 +66,7 @@ fn not_written(path: &Path, error: io::Error) -> anyhow::Error {
     with_advice(&error, "Choose another file: --svg FILE")
 }
 
-/// Whether a path is there, and no file.
+/// True if a path is there, and no file.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file())
 }

@@ -22,7 +22,7 @@ const SAME_REQUEST: Duration = Duration::from_millis(300);
 /// The flag of this process, once it is used.
 static LISTENING: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
-/// What is printed if a second signal ends the program, by the journals of the runs under way.
+/// Words that are printed if a second signal ends the program, by the journals of the runs under way.
 static LAST_WORDS: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
 
 /// The signals that came.

@@ -32,7 +32,7 @@ use bpfcost_target::{
 };
 use bpfcost_workload::outside::{END, free_port};
 
-/// How often a guest is listened to that wakes nobody: rarely enough to leave the CPUs to it.
+/// Longest time between two looks at what a guest says: rare enough to leave the CPUs to one whose time is measured.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wall time that a guest has to end the trial under way once it is asked to. A slow one loses that trial: a person

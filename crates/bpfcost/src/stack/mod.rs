@@ -1,5 +1,5 @@
 //! Kernel stacks of a running system, as `bpfcost stack` shows them: addresses become names, and names text, folded
-//! lines, a flame graph or JSON.
+//! lines or JSON.
 
 mod frame;
 mod profile;

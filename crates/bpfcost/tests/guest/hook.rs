@@ -13,8 +13,8 @@ use crate::{
     visit::{assert_nothing_left, command, says},
 };
 
-/// Programs of each kind at functions that an open() calls, or that it makes a scheduler call. `MORE` is one instruction.
-const SOURCE: &str = r#"
+/// The beginning of each source. `MORE` is one instruction.
+const PRELUDE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
 static unsigned long (*now)(void) = (void *)5;
@@ -23,6 +23,10 @@ static unsigned long (*now)(void) = (void *)5;
 #else
 #define ADD(value)
 #endif
+"#;
+
+/// Programs of each kind at functions that an open() calls, or that it makes a scheduler call.
+const SOURCE: &str = r#"
 #define AT(name, section) SEC(section) int name(void *context) \
 	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 0; }
 AT(at_kprobe, "kprobe/vfs_open")
@@ -49,7 +53,7 @@ const PROGRAMS: [&str; 9] = [
 ];
 
 fn compile(tool: &Tool, source: &str, object: &str, options: &[&str]) {
-    tool.write("x.c", source);
+    tool.write("x.c", format!("{PRELUDE}{source}"));
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     let done = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-c"])
@@ -152,8 +156,6 @@ fn one_instruction_is_found_in_each_kind_of_hook() {
 /// counter. As in `attach`, the caller may sleep: within RCU, which has the others do, a program that is entered and left
 /// takes 3 instructions less.
 const AS_ATTACH: &str = r#"
-#define SEC(name) __attribute__((section(name), used))
-char LICENSE[] SEC("license") = "GPL";
 static long (*node)(void) = (void *)42;
 static long (*cgroup)(void) = (void *)80;
 static long (*user)(void) = (void *)15;
@@ -169,14 +171,6 @@ AT(fexit, "fexit/bpf_ktime_get_boot_ns")
 
 /// A scheduler and a congestion control of TCP, each of which changes nothing.
 const STRUCTS: &str = r#"
-#define SEC(name) __attribute__((section(name), used))
-char LICENSE[] SEC("license") = "GPL";
-static unsigned long (*now)(void) = (void *)5;
-#ifdef MORE
-#define ADD(value) __asm__ volatile("%0 += 1" : "+r"(value))
-#else
-#define ADD(value)
-#endif
 #define AT(name) SEC("struct_ops/" #name) int name(void *context) \
 	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 2; }
 AT(running)
@@ -277,9 +271,6 @@ fn nothing_is_paid_beside_the_events_of_a_kprobe() {
         return;
     };
     const SOURCE: &str = r#"
-#define SEC(name) __attribute__((section(name), used))
-char LICENSE[] SEC("license") = "GPL";
-static unsigned long (*now)(void) = (void *)5;
 const volatile int asks = 1;
 SEC("kprobe/vfs_open") int opens(void *context) { return asks ? now() : 0; }
 SEC("kprobe/no_such_function") int absent(void *context) { return 0; }
@@ -309,9 +300,6 @@ fn a_setup_fills_the_maps() {
         return;
     };
     const SOURCE: &str = r#"
-#define SEC(name) __attribute__((section(name), used))
-char LICENSE[] SEC("license") = "GPL";
-static unsigned long (*now)(void) = (void *)5;
 static void *(*lookup)(void *map, const void *key) = (void *)1;
 struct { int (*type)[2]; int (*max_entries)[1]; int *key; long *value; } settings SEC(".maps");
 SEC("kprobe/vfs_open") int opens(void *context)

@@ -290,8 +290,6 @@ fn a_visit_to_the_kernel() {
     );
 }
 
-/// Between two instructions; behind a call, before the first instruction of what it calls; behind a jump; a fault whose
-/// instruction is executed again, and one that goes on elsewhere.
 #[test]
 fn code_that_is_made_for_a_struct_calls_the_program() {
     let thunk = HANDLER + 0x100;

@@ -35,7 +35,7 @@ pub struct Guest {
     vm: Vm,
     channel: HostChannel,
     tail: Tail,
-    /// Of what it writes; `None` for one whose time is measured.
+    /// Ends a wait when the guest writes; `None` for one whose time is measured.
     wakeup: Option<Wakeup>,
     unread: VecDeque<Message>,
     kernel: String,

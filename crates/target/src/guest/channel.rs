@@ -18,7 +18,7 @@ use super::{GuestError, Hooks, Job, Message};
 use bpfcost_guest::BEFORE;
 use bpfcost_process::reaper::Scratch;
 
-/// What the guest writes.
+/// The file that the guest writes to.
 const STREAM: &str = "stream";
 
 /// The journal of the run's earlier parts.

@@ -14,7 +14,7 @@ use rustix::{
 pub(super) struct Wakeup(Option<OwnedFd>);
 
 impl Wakeup {
-    /// Of writes to this file from now on. A user may have too many of them: then each wait lasts its whole time.
+    /// Notices writes to this file from now on. A user may have too many of them: then each wait lasts its whole time.
     pub(super) fn of_writes_to(path: &Path) -> Self {
         let notices = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let watching = notices

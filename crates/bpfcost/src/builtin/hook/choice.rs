@@ -11,10 +11,10 @@ use bpfcost_bpf::{
     hook::{Hook, HookKind, HookedObject},
     stats::StatsOn,
 };
-use bpfcost_stimulus::{Context, Stimulus};
+use bpfcost_stimulus::{Context, Prepared, Stimulus};
 
 use super::{FEWEST_EVENTS, Inner, OPERATIONS, Work, attached::AttachedPrograms, menu::all};
-use bpfcost_program::{ProgramTrace, StimulusSource};
+use bpfcost_program::{InstructionTracer, ProgramTrace, StimulusSource};
 
 /// Operations by which a stimulus is tried.
 const TRIED: u64 = 5;
@@ -158,7 +158,6 @@ fn traceable(
     }
     let tracer = inner.tracer.as_deref();
     let tracer = tracer.context("nothing traces instructions here")?;
-    let place = attached.place(program)?;
     let mut enough = None;
     for rank in ranks.iter().take(MOST_TRACED) {
         let stimulus = stimulus(rank)?;
@@ -166,19 +165,8 @@ fn traceable(
             continue;
         };
         let mut events = || {
-            let mut is_done = true;
-            let mut operate = |_: &HookedObject| {
-                is_done &= prepared.operate().is_ok();
-                Ok(())
-            };
-            let trace = attached.trace(tracer, program, stimulus.name, OPERATIONS, &mut operate)?;
-            let ProgramTrace {
-                events,
-                unexplained,
-                ..
-            } = &trace.programs[place];
-            let is_known = is_done && *unexplained == 0 && events.len() >= FEWEST_EVENTS;
-            anyhow::Ok(is_known.then_some(events.len() as u64))
+            let trace = known_trace(attached, tracer, program, stimulus, &mut prepared)?;
+            anyhow::Ok(trace.map(|trace| trace.events.len() as u64))
         };
         let mut last = None;
         for _ in 0..TRACES {
@@ -191,6 +179,26 @@ fn traceable(
         }
     }
     Ok(enough.unwrap_or(first))
+}
+
+/// A trace of a program's events by a stimulus; `None` where that fails, some events are not known, or they are too few.
+pub(super) fn known_trace(
+    attached: &mut AttachedPrograms,
+    tracer: &dyn InstructionTracer,
+    program: &str,
+    stimulus: &Stimulus,
+    prepared: &mut Prepared,
+) -> Result<Option<ProgramTrace>> {
+    let mut is_done = true;
+    let mut operate = |_: &HookedObject| {
+        is_done &= prepared.operate().is_ok();
+        Ok(())
+    };
+    let trace = attached.trace(tracer, program, stimulus.name, OPERATIONS, &mut operate)?;
+    let traced = trace.programs.into_iter().nth(attached.place(program)?);
+    Ok(traced.filter(|traced| {
+        is_done && traced.unexplained == 0 && traced.events.len() >= FEWEST_EVENTS
+    }))
 }
 
 /// Tries all stimuli, or the one of this name. The kernel counts runs all the while: to switch that on or off changes its code,

@@ -1,12 +1,11 @@
 //! Other ways through a program than those that its stimulus leads to.
 
 use anyhow::{Context as _, Result};
-use bpfcost_bpf::hook::HookedObject;
 use bpfcost_model::OtherWay;
 use bpfcost_program::ProgramTrace;
 
 use super::{
-    FEWEST_EVENTS, Inner, OPERATIONS, Work,
+    Inner, Work,
     attached::AttachedPrograms,
     choice,
     facts::{Lines, reached_lines},
@@ -25,31 +24,17 @@ pub(super) fn other_ways(
 ) -> Result<Vec<OtherWay>> {
     let tracer = inner.tracer.as_deref();
     let tracer = tracer.context("nothing traces instructions here")?;
-    let place = attached.place(&work.program)?;
     let mut reached = reached_lines(lines, traced);
     let mut ways = Vec::new();
     for stimulus in choice::others(inner, attached, work, MOST_TRACED)? {
         let Ok(mut prepared) = stimulus.prepare(&choice::context()?) else {
             continue;
         };
-        let mut is_done = true;
-        let mut operate = |_: &HookedObject| {
-            is_done &= prepared.operate().is_ok();
-            Ok(())
-        };
-        let trace = attached.trace(
-            tracer,
-            &work.program,
-            stimulus.name,
-            OPERATIONS,
-            &mut operate,
-        )?;
-        let other = &trace.programs[place];
+        let program = &work.program;
+        let trace = choice::known_trace(attached, tracer, program, stimulus, &mut prepared)?;
+        let Some(other) = trace else { continue };
         let before = reached.len();
-        let is_known = is_done && other.unexplained == 0 && other.events.len() >= FEWEST_EVENTS;
-        if is_known {
-            reached.extend(reached_lines(lines, other));
-        }
+        reached.extend(reached_lines(lines, &other));
         let dearest = other.events.iter().max_by_key(|event| event.total());
         if let Some(dearest) = dearest.filter(|_| reached.len() > before) {
             ways.push(OtherWay {

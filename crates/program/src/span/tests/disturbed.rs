@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// Between two instructions; behind a call, before the first instruction of what it calls; behind a jump; a fault whose
+/// instruction is executed again, and one that goes on elsewhere.
 #[test]
 fn interrupts_and_faults_are_cut_out() {
     let timer = [
