@@ -48,6 +48,7 @@ impl Hook {
             HookKind::PerfEvent => perf_event::unknown(target),
             HookKind::Iter => no_iterator(target),
             HookKind::StructOps => no_struct(target),
+            HookKind::SkLookup => no_beginning(),
             kind if kind.is_in_file() => no_file(target),
             _ => None,
         })
@@ -115,6 +116,15 @@ fn no_struct(member: &str) -> Option<String> {
         _ => "",
     };
     (!is_there).then(|| format!("this kernel's own types have no struct_ops {name}{needs}"))
+}
+
+/// Before Linux 6.6, the lookup of a socket has its programs' dispatch inlined.
+fn no_beginning() -> Option<String> {
+    (attach::has_function("inet_lookup_run_sk_lookup") == Some(false)).then(|| {
+        "this kernel runs such programs in the middle of a socket's lookup, and a trace does not show where that begins
+  Linux 6.6 and later have a function for it: --on exact:6.12"
+            .to_owned()
+    })
 }
 
 /// Names without a folder are looked for where libraries and programs are, by libbpf.

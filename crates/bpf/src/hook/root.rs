@@ -47,7 +47,7 @@ impl Root {
     pub(super) const CGROUP: Root =
         Root::Functions(&["__cgroup_bpf_run_", "__cgroup_bpf_check_dev_permission"]);
 
-    /// Before Linux 6.6, they were inlined into the lookup of a socket: a trace does not show where they begin.
+    /// Functions since Linux 6.6; where they are not, the hook is refused.
     pub(super) const SK_LOOKUP: Root =
         Root::Functions(&["inet_lookup_run_sk_lookup", "inet6_lookup_run_sk_lookup"]);
 

@@ -169,7 +169,8 @@ AT(fentry, "fentry/bpf_get_current_uid_gid")
 AT(fexit, "fexit/bpf_ktime_get_boot_ns")
 "#;
 
-/// A scheduler and a congestion control of TCP, each of which changes nothing.
+/// A scheduler and a congestion control of TCP, each of which changes nothing, and a program that the network calls behind a
+/// pointer.
 const STRUCTS: &str = r#"
 #define AT(name) SEC("struct_ops/" #name) int name(void *context) \
 	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 2; }
@@ -190,12 +191,14 @@ SEC(".struct_ops.link") struct sched_ext_ops scheduler = {
 SEC(".struct_ops.link") struct tcp_congestion_ops congestion = {
 	.ssthresh = threshold, .undo_cwnd = undo, .cong_avoid = grow, .name = "congestion",
 };
+SEC("netfilter") int filter(void *context)
+	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 1; }
 "#;
 
-/// The kernel calls the functions of both structs, one instruction more is found in each, and two stimuli are cases of
+/// The kernel calls the functions of both structs, and the filter, one instruction more is found in each, and two stimuli are cases of
 /// their own.
 #[test]
-fn functions_of_structs_are_called_by_scheduler_and_network() {
+fn functions_of_structs_and_a_filter_are_called_by_scheduler_and_network() {
     // Debian's 6.12 has no sched_ext.
     let kernel = "sid";
     if !require::version(kernel, "sid") {
@@ -204,13 +207,14 @@ fn functions_of_structs_are_called_by_scheduler_and_network() {
     let tool = Tool::new();
     compile(&tool, STRUCTS, "x.bpf.o", &["-DMORE"]);
     compile(&tool, STRUCTS, "old.bpf.o", &[]);
-    let line = "--against old.bpf.o --budget 0% --stimulus context-switch --stimulus tcp-data4";
+    let line = "--against old.bpf.o --budget 0% --at filter=ipv4:output --stimulus context-switch --stimulus tcp-data4";
     let (said, record) = run(&tool, kernel, line);
     assert_eq!(said.code, Some(1), "{said:?}");
     for (program, stimulus, other) in [
         ("running", "context-switch", "tcp-data4"),
         ("stopping", "context-switch", "tcp-data4"),
         ("grow", "tcp-data4", "context-switch"),
+        ("filter", "tcp-data4", "context-switch"),
     ] {
         let new = case(&record, &format!("{program}/{stimulus}"));
         let old = case(&record, &format!("{program}/{stimulus}/old"));
@@ -222,10 +226,11 @@ fn functions_of_structs_are_called_by_scheduler_and_network() {
         );
         assert_eq!(new.factors["stimulus"], stimulus);
         assert_eq!(facts(new).stimulus, stimulus);
-        if program == "grow" {
+        if stimulus == "tcp-data4" {
             let none = case(&record, &format!("{program}/{other}"));
             let reason = none.reason.as_deref().unwrap_or_default();
-            assert!(reason.contains("does not lead to grow"), "{reason}");
+            let says = format!("does not lead to {program}");
+            assert!(reason.contains(&says), "{reason}");
         }
     }
     assert_nothing_left(&tool);

@@ -21,6 +21,8 @@ pub struct TraceReader {
     open: Vec<OpenSpan>,
     /// True if the kernel went back to user mode in one of them, which a single step may go on with.
     at_user: bool,
+    /// True in a visit to the kernel in which the task slept: calls from before that are not known.
+    has_slept: bool,
     events: Vec<Events>,
     unexplained: Vec<u64>,
     slept: Vec<u64>,
@@ -79,6 +81,7 @@ impl TraceReader {
                 }
             }
             self.forget();
+            self.has_slept = true;
             return;
         }
         self.mark_window(at);
@@ -183,9 +186,19 @@ impl TraceReader {
         self.spans().any(begins) || self.program_at(frame.entry).is_some()
     }
 
-    /// A jump is taken as a call where it leads from a function to its hook, or to a program.
+    /// A jump is taken as a call where it leads from a function to its hook, or to a program; and where it leads to the first
+    /// function of a dispatch, as a thunk and a call at a function's end do.
     fn jumped(&mut self, from: u64, to: u64) {
-        let to_hook = |span: &Span| span.leads_from(from) && !span.has(to);
+        let depth = self.stack.depth();
+        let frames = self.stack.frames(depth - 1);
+        let to_hook = |span: &Span| match span {
+            Span::Call(functions) => {
+                let calls = frames.get(1..).unwrap_or_default();
+                functions.contains(&to)
+                    && !calls.iter().any(|frame| functions.contains(&frame.entry))
+            }
+            span => span.leads_from(from) && !span.has(to),
+        };
         if self.spans().any(to_hook) || self.program_at(to).is_some() {
             self.stack.enter(to, from);
             self.entered();
@@ -194,8 +207,6 @@ impl TraceReader {
         let back = |frame: &Frame, span: &Span| {
             frame.is_jump && span.leads_from(frame.site) && span.has(to)
         };
-        let depth = self.stack.depth();
-        let frames = self.stack.frames(depth - 1);
         if let Some(top) = frames.last()
             && self.spans().any(|span| back(top, span))
         {
@@ -216,7 +227,12 @@ impl TraceReader {
         let frames = self.stack.frames(context);
         let run = frames.last().map_or(UNMARKED, |top| top.mark);
         let Some(frame) = self.root(program, frames) else {
-            self.unexplained[program] += 1;
+            let lost = if self.has_slept {
+                &mut self.slept
+            } else {
+                &mut self.unexplained
+            };
+            lost[program] += 1;
             return;
         };
         let root = frames[frame].mark;
@@ -310,6 +326,7 @@ impl TraceReader {
     /// The kernel went back to user mode. A span that is all of the visit may go on with a single step; one that waits for a
     /// call to return has no end any more.
     fn user_mode(&mut self) {
+        self.has_slept = false;
         if self.at_user || !self.open.iter().any(OpenSpan::is_visit) {
             self.end_visit();
             return;

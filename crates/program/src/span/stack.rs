@@ -66,6 +66,14 @@ impl Frame {
     }
 }
 
+impl Context {
+    /// True in code to which a function returned instead of to its caller.
+    fn is_in_return_hook(&self, kernel: &KernelPlaces) -> bool {
+        let top = self.frames.get(1..).and_then(|calls| calls.last());
+        top.is_some_and(|top| top.return_to.is_none() && kernel.returns.contains(&top.entry))
+    }
+}
+
 impl ShadowStack {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
@@ -164,6 +172,11 @@ impl ShadowStack {
                     Some(frame) => Some(Change::Left {
                         context: depth - 1,
                         frame,
+                    }),
+                    // Behind a sleep, its caller is not known.
+                    None if context.is_in_return_hook(kernel) => Some(Change::Left {
+                        context: depth - 1,
+                        frame: context.frames.len() - 1,
                     }),
                     None if kernel.returns.contains(&at) => {
                         context.frames.push(Frame::new(at, last.address, None));

@@ -256,7 +256,7 @@ fn a_breakpoint_is_a_hook_and_not_an_interrupt_of_it() {
 /// The innermost call of what begins a tracepoint's dispatch, and what called it if that is such a function too.
 #[test]
 fn a_hook_that_functions_lead_to() {
-    let span = Span::Call(vec![HANDLER, HANDLER + 0x100]);
+    let span = Span::Call([HANDLER, HANDLER + 0x100].into());
     let lead = [
         call(CALLER),
         call(HANDLER + 0x100),
@@ -272,6 +272,29 @@ fn a_hook_that_functions_lead_to() {
         plain(CALLER + 4),
     ];
     assert_eq!(event(span, &around(&lead, 0, &end)).parts(), parts(8));
+}
+
+/// Functions behind pointers are called by a thunk, and others by a jump at the end of their caller.
+#[test]
+fn a_jump_leads_to_the_hook() {
+    let thunk = HELPER + 0x200;
+    let by_thunk = [
+        call(CALLER),
+        call(thunk),
+        plain(thunk + 0x10),
+        returns(thunk + 0x14),
+    ];
+    let by_jump = [call(CALLER), jump(HELPER + 0x100)];
+    for (way, around_it) in [(&by_thunk[..], 0), (&by_jump, 1)] {
+        let lead = [way, &[plain(HANDLER), call(HANDLER + 4)]].concat();
+        let trace = around(&lead, 0, &[returns(HANDLER + 8), plain(CALLER + 4)]);
+        let span = Span::Call([HANDLER].into());
+        assert_eq!(event(span, &trace).parts(), parts(3), "{way:?}");
+        // What jumps there may be such a function itself.
+        let span = Span::Call([HANDLER, HELPER + 0x100].into());
+        let whole = parts(3 + around_it);
+        assert_eq!(event(span, &trace).parts(), whole, "{way:?}");
+    }
 }
 
 /// All until user mode, however the program was reached.

@@ -1,5 +1,7 @@
 //! Programs to look for in a trace, the hooks at which they run, and places in the kernel by which a trace is read.
 
+use std::collections::BTreeSet;
+
 use bpfcost_bpf::program::MachineCode;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +61,7 @@ pub enum Span {
     /// Code to which a function of the kernel returns instead of to its caller.
     Return,
     /// The innermost call of one of these functions, and the calls around it that are of them too.
-    Call(Vec<u64>),
+    Call(BTreeSet<u64>),
     /// The call that leads to what calls the program.
     Caller,
     /// All that the kernel does before it goes back to user mode.

@@ -1,6 +1,10 @@
 //! Places in this kernel by which a trace of it is read, and names for those that a trace has.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result};
 use bpfcost_bpf::{
@@ -34,7 +38,7 @@ pub(super) struct Kernel {
     pub(super) places: KernelPlaces,
     pub(super) window: (u64, u64),
     /// Functions whose names begin so: to look for them takes an emulated guest as long as a trace.
-    calls: RefCell<BTreeMap<Beginnings, Vec<u64>>>,
+    calls: RefCell<BTreeMap<Beginnings, BTreeSet<u64>>>,
 }
 
 /// Beginnings of names.

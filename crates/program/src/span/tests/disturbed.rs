@@ -109,6 +109,37 @@ fn where_a_task_sleeps_there_is_no_event() {
     assert_eq!((program.events.len(), program.slept), (0, 1));
 }
 
+/// What led to the hook is not known any more: it is that of an fexit. A return probe begins behind the sleep.
+#[test]
+fn a_function_that_slept_returns_to_its_hook() {
+    let asleep = [
+        call(CALLER),
+        call(HOOKED + 4),
+        plain(SWITCH),
+        plain(SWITCH + 4),
+        returns(SWITCH + 8),
+        plain(HOOKED + 0x20),
+        returns(HOOKED + 0x24),
+    ];
+    let by = |hook: u64| {
+        let lead = [&asleep[..], &[plain(hook), call(hook + 4)]].concat();
+        around(&lead, 0, &[returns(hook + 8), plain(CALLER + 4)])
+    };
+    let user = [plain(0x40_1000)];
+    assert_eq!(event(Span::Return, &by(RETURNS)).parts(), parts(3));
+    let fexit = [by(TRAMPOLINE), user.to_vec(), by(TRAMPOLINE)].concat();
+    let fexit = &read(&[function()], None, &fexit).programs[0];
+    assert_eq!(
+        (fexit.events.len(), fexit.slept, fexit.unexplained),
+        (0, 2, 0)
+    );
+    // In the next visit, nothing is put down to a sleep.
+    let unknown = around(&[call(CALLER)], 0, &[plain(CALLER + 4)]);
+    let unknown = [by(TRAMPOLINE), user.to_vec(), unknown].concat();
+    let unknown = &read(&[function()], None, &unknown).programs[0];
+    assert_eq!((unknown.slept, unknown.unexplained), (1, 1));
+}
+
 #[test]
 fn a_program_that_no_known_way_leads_to() {
     let trace = around(&[call(CALLER)], 0, &[plain(CALLER + 4)]);
