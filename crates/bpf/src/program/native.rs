@@ -254,9 +254,11 @@ pub(super) unsafe fn records<T: Copy>(first: *const T, count: u32) -> Vec<T> {
 
 /// The error where a program was loaded once, and not again as it is.
 pub(super) fn taken_once(file: &ObjectFile, name: &str, error: &RawError) -> crate::Error {
+    let log = bpfcost_uprobe::object::shorten_log(&error.log);
     file.refused(format!(
-        "the kernel took {name} only once: {}",
-        error.source
+        "the kernel took {name} only once: {}{}",
+        error.source,
+        lines(&log)
     ))
 }
 
@@ -268,10 +270,13 @@ pub(crate) fn hook_program(
 ) -> io::Result<RawProgram> {
     let info = raw::info(&program.as_fd().try_clone_to_owned()?)?;
     let name = program.name().to_string_lossy();
+    // SAFETY: a program, which lives as long as its object. (libbpf-rs does not know all types of attachment.)
+    let attach =
+        unsafe { sys::bpf_program__expected_attach_type(program.as_libbpf_object().as_ptr()) };
     Ok(RawProgram {
         name: short_name(&name),
         kind: program.prog_type() as u32,
-        attach: program.attach_type() as u32,
+        attach,
         // Libbpf adds this one on its own.
         flags: program.flags()
             | if is_sleepable {

@@ -110,16 +110,36 @@ fn every_way_in_the_kernel_is_counted_alike_by_boots_and_by_a_trace() {
     assert_equal(&records);
     let counted = records.each_ref().map(ways);
     assert!(counted[0] >= 26 && counted[1] >= 8, "{counted:?}");
-    // The same mechanisms and bodies in a third boot, one event at a time.
-    let nets = nets(&records[0]);
+    // The same mechanisms and bodies in a third boot.
+    assert_traced_alike(kernel, &records[0]);
+}
+
+/// The same mechanisms and bodies, one event at a time.
+fn assert_traced_alike(kernel: &str, counted: &Record) {
+    let nets = nets(counted);
     let traced = counted_by_trace(kernel);
     assert!(traced.len() >= 3, "{traced:?}");
     for (mechanism, instructions) in traced {
         let attached = nets[format!("{mechanism}/empty").as_str()];
         assert!(
             (attached - instructions as f64).abs() <= 0.05,
-            "{mechanism}: {attached} by attach, {instructions} in a trace"
+            "{mechanism} on {kernel}: {attached} by attach, {instructions} in a trace"
         );
+    }
+}
+
+#[test]
+fn other_kernels_are_counted_alike_by_attach_and_by_a_trace() {
+    for (kernel, suite) in [("6.1", "bookworm"), ("sid", "sid")] {
+        if require::version(kernel, suite) {
+            let cases = [
+                "fentry/empty",
+                "fexit/empty",
+                "kprobe/empty",
+                "kprobe.multi/empty",
+            ];
+            assert_traced_alike(kernel, &counted(&cases, kernel));
+        }
     }
 }
 
