@@ -67,10 +67,16 @@ impl Frame {
 }
 
 impl Context {
-    /// True in code to which a function returned instead of to its caller.
-    fn is_in_return_hook(&self, kernel: &KernelPlaces) -> bool {
-        let top = self.frames.get(1..).and_then(|calls| calls.last());
-        top.is_some_and(|top| top.return_to.is_none() && kernel.returns.contains(&top.entry))
+    /// The frame of code to which a function returned instead of to its caller, if that code goes on from there: by a return,
+    /// or by a thunk, which makes a call first.
+    fn return_hook(&self, kernel: &KernelPlaces) -> Option<usize> {
+        let is_hook =
+            |frame: &Frame| frame.return_to.is_none() && kernel.returns.contains(&frame.entry);
+        let calls = self.frames.iter().enumerate().skip(1).rev().take(2);
+        calls
+            .into_iter()
+            .find(|(_, frame)| is_hook(frame))
+            .map(|(at, _)| at)
     }
 }
 
@@ -168,15 +174,11 @@ impl ShadowStack {
                 {
                     found = Some(frame - 1);
                 }
-                match found {
+                // Behind a sleep, the caller that a return hook goes on to is not known.
+                match found.or_else(|| context.return_hook(kernel)) {
                     Some(frame) => Some(Change::Left {
                         context: depth - 1,
                         frame,
-                    }),
-                    // Behind a sleep, its caller is not known.
-                    None if context.is_in_return_hook(kernel) => Some(Change::Left {
-                        context: depth - 1,
-                        frame: context.frames.len() - 1,
                     }),
                     None if kernel.returns.contains(&at) => {
                         context.frames.push(Frame::new(at, last.address, None));

@@ -127,6 +127,17 @@ fn a_function_that_slept_returns_to_its_hook() {
     };
     let user = [plain(0x40_1000)];
     assert_eq!(event(Span::Return, &by(RETURNS)).parts(), parts(3));
+    let mut by_thunk = by(RETURNS);
+    let thunk = KERNEL + 0xb000;
+    let end = by_thunk.split_off(by_thunk.len() - 2);
+    by_thunk.extend([
+        jump(RETURNS + 8),
+        call(thunk),
+        plain(thunk + 0x10),
+        returns(thunk + 0x14),
+        end[1],
+    ]);
+    assert_eq!(event(Span::Return, &by_thunk).parts(), parts(6));
     let fexit = [by(TRAMPOLINE), user.to_vec(), by(TRAMPOLINE)].concat();
     let fexit = &read(&[function()], None, &fexit).programs[0];
     assert_eq!(
