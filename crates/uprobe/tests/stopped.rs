@@ -117,6 +117,16 @@ fn a_process_that_was_stopped_by_a_signal_stays_so() {
     assert_eq!(process.stop().1, 0);
 }
 
+/// A thread in vfork does not stop before its child goes on, and that child waits for the process's other thread.
+#[test]
+fn a_thread_that_is_late_holds_no_other() {
+    let mut process = Binary::compile("late.c", &[]).start(&["v"]);
+    let stopped = Stopped::all(process.pid()).unwrap();
+    assert!(stopped.threads().count() >= 2, "{stopped:?}");
+    drop(stopped);
+    assert_eq!(process.stop().1, 0);
+}
+
 #[test]
 fn a_process_that_dies_meanwhile_is_an_error() {
     let mut process = Binary::compile("busy.c", &[]).start(&["4"]);

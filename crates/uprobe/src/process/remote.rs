@@ -41,12 +41,12 @@ pub struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// Makes a stopped thread ready.
     pub fn new(stopped: &'a Stopped, memory: &Memory) -> Result<Self> {
-        let tid = stopped
-            .threads()
+        let (tid, registers) = stopped
+            .threads_of_user()
             .next()
+            .transpose()?
             .ok_or(Error::Gone { pid: stopped.pid() })?;
         let instruction = instruction(stopped.pid(), memory)?;
-        let registers = stopped.registers(tid)?;
         if registers.cs != 0x33 {
             return Err(Error::Architecture { pid: stopped.pid() });
         }

@@ -143,7 +143,9 @@ impl<'a> Server<'a> {
             if new.is_empty() {
                 return Ok((stopped, sharers));
             }
-            sharers.extend(new.iter().filter_map(|one| Stopped::all(one.pid).ok()));
+            // The process stands still meanwhile.
+            let at_once = new.iter().map(|one| Stopped::all_at_once(one.pid));
+            sharers.extend(at_once.filter_map(Result::ok));
         }
     }
 
@@ -206,9 +208,8 @@ impl<'a> Server<'a> {
     /// gone, after all was undone.
     fn hold(&self, stopped: &Stopped, are_all: bool) -> Option<Result<Vec<u64>>> {
         let registers = || {
-            let threads = stopped.threads();
-            let all = threads.map(|tid| Ok((tid, stopped.registers(tid)?)));
-            Ok(wire::from_registers(&all.collect::<Result<Vec<_>>>()?))
+            let threads = stopped.threads_of_user();
+            Ok(wire::from_registers(&threads.collect::<Result<Vec<_>>>()?))
         };
         self.reply(registers());
         let mut remote = None;

@@ -32,10 +32,13 @@ pub type Registers = libc::user_regs_struct;
 
 /// Time that a thread may take to stop: it does so as soon as it runs, and returns from the kernel.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which the others stand still meanwhile, if it sleeps and no signal wakes it: in `vfork`, until its child executes
+/// another program.
+const STOP_BUDGET: Duration = Duration::from_millis(50);
 /// Time that a thread which did not stop may take to be let go: the kernel does it with the tracer's end otherwise.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After how long a thread that has not stopped is interrupted again.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
 const POLL_INTERVAL: Duration = Duration::from_micros(5);
 
@@ -53,6 +56,8 @@ pub struct Stopped {
     pid: i32,
     threads: BTreeSet<i32>,
     since: Instant,
+    /// How long after that a thread may sleep that does not arrive.
+    budget: Duration,
     /// This thread's timer slack before, in nanoseconds.
     slack: u64,
     /// Calls of `waitid` and `ptrace` belong to one thread.
@@ -75,9 +80,20 @@ pub(super) enum Stop {
 }
 
 impl Stopped {
-    /// Stops all threads of a process.
+    /// Stops all threads of a process. Where one sleeps and does not arrive, all go on until it does, and it is tried again.
     pub fn all(pid: i32) -> Result<Self> {
-        let mut stopped = Self::none(pid)?;
+        let start = Instant::now();
+        loop {
+            match Self::all_at_once(pid) {
+                Err(Error::Unstoppable { .. }) if start.elapsed() < STOP_TIMEOUT => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// The same, without a second attempt.
+    pub(super) fn all_at_once(pid: i32) -> Result<Self> {
+        let mut stopped = Self::none(pid, STOP_BUDGET)?;
         let options = stopped.options()?;
         let mut known = BTreeSet::new();
         loop {
@@ -109,21 +125,21 @@ impl Stopped {
 
     /// Stops a single thread of a process, the others go on.
     pub fn one(pid: i32) -> Result<Self> {
-        let mut stopped = Self::none(pid)?;
+        let mut stopped = Self::none(pid, STOP_TIMEOUT)?;
         let options = stopped.options()?;
         for tid in threads(pid)? {
             stopped.seize(tid, options)?;
             if stopped.threads.contains(&tid) {
                 stopped.arrive(tid)?;
             }
-            if !stopped.threads.is_empty() {
+            if stopped.threads_of_user().next().transpose()?.is_some() {
                 return Ok(stopped);
             }
         }
         Err(Error::Gone { pid })
     }
 
-    fn none(pid: i32) -> Result<Self> {
+    fn none(pid: i32, budget: Duration) -> Result<Self> {
         let (state, tracer) = (status(pid, "State")?, status(pid, "TracerPid")?);
         if state.starts_with(['Z', 'X']) {
             // A leader that ended before its threads is a zombie too.
@@ -142,6 +158,7 @@ impl Stopped {
             pid,
             threads: BTreeSet::new(),
             since: Instant::now(),
+            budget,
             slack,
             not_send: std::marker::PhantomData,
         })
@@ -165,6 +182,14 @@ impl Stopped {
     /// The registers of a stopped thread.
     pub fn registers(&self, tid: i32) -> Result<Registers> {
         ptrace::getregs(Pid::from_raw(tid)).map_err(|error| self.error("PTRACE_GETREGS", error))
+    }
+
+    /// Threads that execute code of the process, with their registers. Those of io_uring are the kernel's own.
+    pub(super) fn threads_of_user(&self) -> impl Iterator<Item = Result<(i32, Registers)>> {
+        let all = self.threads().map(|tid| Ok((tid, self.registers(tid)?)));
+        // So that debuggers see that they never go there, the kernel sets both to 0.
+        let is_of_kernel = |one: &Registers| (one.rip, one.rsp) == (0, 0);
+        all.filter(move |one| !matches!(one, Ok((_, one)) if is_of_kernel(one)))
     }
 
     /// Gives a stopped thread other registers.
@@ -254,6 +279,9 @@ impl Stopped {
             }
             // Whatever took the interrupt back. One too many is taken back by the stop.
             if start.elapsed() > again {
+                if self.since.elapsed() > self.budget && state(self.pid, tid) == Some('D') {
+                    return Err(Error::Unstoppable { pid: self.pid, tid });
+                }
                 self.interrupt(tid)?;
                 again += INTERRUPT_INTERVAL;
             }
@@ -344,10 +372,11 @@ fn seize_thread(thread: Pid, options: Options) -> nix::Result<()> {
 impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(self.slack));
-        for &tid in &self.threads {
-            if ptrace::detach(Pid::from_raw(tid), None) != Err(Errno::ESRCH) {
-                continue;
-            }
+        // Nothing waits for it any more.
+        self.budget = Duration::MAX;
+        let mut late = self.threads.clone();
+        late.retain(|&tid| ptrace::detach(Pid::from_raw(tid), None) == Err(Errno::ESRCH));
+        for tid in late {
             // It is dead, or did not arrive, and can't be let go yet. Where it never stops, the kernel lets it go with
             // this thread's end.
             match self.wait(tid, RELEASE_TIMEOUT) {
@@ -386,12 +415,14 @@ fn all_threads(pid: i32) -> Result<Vec<i32>> {
 }
 
 fn is_dead(pid: i32, tid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) else {
-        return true;
-    };
+    matches!(state(pid, tid), None | Some('Z' | 'X'))
+}
+
+/// What a thread does, as the kernel's letter; `None` if it is gone.
+fn state(pid: i32, tid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     // The name before the state may hold anything, parentheses too.
-    stat.rsplit_once(") ")
-        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Returns whether a process filters its system calls.
