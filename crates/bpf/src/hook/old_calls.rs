@@ -9,6 +9,8 @@ use std::{
     os::fd::{FromRawFd as _, OwnedFd},
 };
 
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, libbpf_sys as sys};
+
 /// Bytes of `perf_event_attr` in its first version, and the places of type and size, and of the flags, in words.
 const ATTRIBUTES: usize = 64;
 const TYPE_AND_SIZE: usize = 0;
@@ -57,6 +59,26 @@ pub fn perf_event() -> io::Result<()> {
     Ok(())
 }
 
+/// bpf(2): makes a map of one element, writes the element and reads it; and close(2).
+pub fn bpf_map() -> io::Result<()> {
+    const LENGTH: u32 = 4;
+    let key = [0; LENGTH as usize];
+    let value = [1; LENGTH as usize];
+    let options = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let name = Some("stimulus");
+    let map = MapHandle::create(MapType::Array, name, LENGTH, LENGTH, 1, &options)
+        .map_err(io::Error::other)?;
+    map.update(&key, &value, MapFlags::ANY)
+        .map_err(io::Error::other)?;
+    match map.lookup(&key, MapFlags::ANY).map_err(io::Error::other)? {
+        Some(read) if read == value => Ok(()),
+        other => Err(io::Error::other(format!("read {other:?}"))),
+    }
+}
+
 fn checked(returned: libc::c_long) -> io::Result<libc::c_long> {
     match returned {
         -1 => Err(io::Error::last_os_error()),
@@ -75,6 +97,7 @@ mod tests {
         tkill().expect("this thread");
         if crate::require::host() {
             perf_event().expect("an event that does not run");
+            bpf_map().expect("a map");
         }
     }
 }

@@ -195,8 +195,8 @@ SEC("netfilter") int filter(void *context)
 	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 1; }
 "#;
 
-/// The kernel calls the functions of both structs, and the filter, one instruction more is found in each, and two stimuli are cases of
-/// their own.
+/// The kernel calls the functions of both structs, and the filter; one instruction more is found in each; and two stimuli
+/// are cases of their own.
 #[test]
 fn functions_of_structs_and_a_filter_are_called_by_scheduler_and_network() {
     // Debian's 6.12 has no sched_ext.

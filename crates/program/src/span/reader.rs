@@ -227,7 +227,8 @@ impl TraceReader {
         let frames = self.stack.frames(context);
         let run = frames.last().map_or(UNMARKED, |top| top.mark);
         let Some(frame) = self.root(program, frames) else {
-            let lost = if self.has_slept {
+            // An interrupt's calls are all known.
+            let lost = if self.has_slept && context == 0 {
                 &mut self.slept
             } else {
                 &mut self.unexplained

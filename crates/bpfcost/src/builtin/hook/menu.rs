@@ -16,6 +16,11 @@ const OLD_CALLS: &[Stimulus] = &[
         "perf_event_open (CPU clock of this thread, disabled), close",
         |_| Ok(Prepared::new(old_calls::perf_event)),
     ),
+    Stimulus::new(
+        "bpf-map",
+        "bpf ×3: a map of one element is made, written, read; close",
+        |_| Ok(Prepared::new(old_calls::bpf_map)),
+    ),
 ];
 
 /// All stimuli, in a fixed order.

@@ -144,11 +144,16 @@ fn a_function_that_slept_returns_to_its_hook() {
         (fexit.events.len(), fexit.slept, fexit.unexplained),
         (0, 2, 0)
     );
-    // In the next visit, nothing is put down to a sleep.
+    // In the next visit, nothing is put down to a sleep, nor is what an interrupt leads to.
     let unknown = around(&[call(CALLER)], 0, &[plain(CALLER + 4)]);
     let unknown = [by(TRAMPOLINE), user.to_vec(), unknown].concat();
     let unknown = &read(&[function()], None, &unknown).programs[0];
     assert_eq!((unknown.slept, unknown.unexplained), (1, 1));
+    let end = [one(TIMER + 8, Flow::EndOfInterrupt), plain(HOOKED + 0x20)];
+    let interrupt = around(&[plain(TIMER), call(TIMER + 4)], 0, &end);
+    let interrupt = [&asleep[..5], &interrupt].concat();
+    let interrupt = &read(&[function()], None, &interrupt).programs[0];
+    assert_eq!((interrupt.slept, interrupt.unexplained), (0, 1));
 }
 
 #[test]
