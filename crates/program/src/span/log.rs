@@ -83,17 +83,17 @@ impl Log {
         });
     }
 
-    /// The event of a run of `program`, whose first frame is `run`, in the span that began with `root`; `runs` are
-    /// those of all programs in it. Beside it, the instructions of the span that are of no event within it.
+    /// The event of a program, of this number, in the span that began with `root`: all of its runs there. `runs` are those of all
+    /// programs in it, by their first frames. Beside it, the instructions of the span that are of no event within it.
     pub(super) fn event(
         &self,
         root: u32,
-        run: u32,
-        runs: &[u32],
+        number: usize,
+        runs: &[(usize, u32)],
         program: &WatchedProgram,
     ) -> (Event, u64) {
         let begin = self.nodes[root as usize].begin;
-        let mut parts = self.parts(root, run, runs);
+        let mut parts = self.parts(root, number, runs);
         let (mut event, mut spent) = (Event::default(), 0);
         for entry in &self.entries[begin..] {
             let part = self.part(entry.node, program, &mut parts);
@@ -160,11 +160,11 @@ impl Log {
     pub(super) fn calls(
         &self,
         root: u32,
-        run: u32,
-        runs: &[u32],
+        number: usize,
+        runs: &[(usize, u32)],
         program: &WatchedProgram,
     ) -> Vec<EventCall> {
-        let mut parts = self.parts(root, run, runs);
+        let mut parts = self.parts(root, number, runs);
         let mut own = vec![0; self.nodes.len()];
         let mut last: Vec<u64> = self.nodes.iter().map(|node| node.entry).collect();
         for entry in &self.entries[self.nodes[root as usize].begin..] {
@@ -195,11 +195,12 @@ impl Log {
     }
 
     /// The parts that frames are known to be: the one that a span began with, and the first of each run of a program.
-    fn parts(&self, root: u32, run: u32, runs: &[u32]) -> Vec<Option<Part>> {
+    fn parts(&self, root: u32, number: usize, runs: &[(usize, u32)]) -> Vec<Option<Part>> {
         let mut parts = vec![None; self.nodes.len()];
         parts[root as usize] = Some(Part::Dispatch);
-        for &one in runs {
-            parts[one as usize] = Some(if one == run { Part::Body } else { Part::Other });
+        for &(program, run) in runs {
+            let is_own = program == number;
+            parts[run as usize] = Some(if is_own { Part::Body } else { Part::Other });
         }
         parts
     }

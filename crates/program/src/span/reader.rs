@@ -308,12 +308,15 @@ impl TraceReader {
         // The inner ones first: what is of them is not of others.
         ended.sort_by_key(|one| std::cmp::Reverse(one.root));
         for span in ended {
-            let runs: Vec<u32> = span.runs.iter().map(|(_, run)| *run).collect();
-            for (place, &(program, run)) in span.runs.iter().enumerate() {
+            for (place, &(program, _)) in span.runs.iter().enumerate() {
+                // A session runs at entry and at return: one event.
+                if span.runs[..place].iter().any(|&(one, _)| one == program) {
+                    continue;
+                }
                 let watched = &self.watch.programs[program];
-                let (mut event, spent) = self.log.event(span.root, run, &runs, watched);
+                let (mut event, spent) = self.log.event(span.root, program, &span.runs, watched);
                 if self.watch.calls {
-                    event.calls = self.log.calls(span.root, run, &runs, watched);
+                    event.calls = self.log.calls(span.root, program, &span.runs, watched);
                 }
                 self.events[program].push(event);
                 if place == 0 {

@@ -174,17 +174,21 @@ impl ShadowStack {
                 {
                     found = Some(frame - 1);
                 }
-                // Behind a sleep, the caller that a return hook goes on to is not known.
-                match found.or_else(|| context.return_hook(kernel)) {
-                    Some(frame) => Some(Change::Left {
-                        context: depth - 1,
-                        frame,
-                    }),
+                let left = |frame| Change::Left {
+                    context: depth - 1,
+                    frame,
+                };
+                match found {
+                    Some(frame) => Some(left(frame)),
                     None if kernel.returns.contains(&at) => {
                         context.frames.push(Frame::new(at, last.address, None));
                         Some(Change::Entered)
                     }
-                    None => Some(Change::Jumped { from: last.address }),
+                    // Behind a sleep, the caller that a return hook goes on to is not known.
+                    None => Some(match context.return_hook(kernel) {
+                        Some(frame) => left(frame),
+                        None => Change::Jumped { from: last.address },
+                    }),
                 }
             }
             Flow::EndOfInterrupt if depth > 1 => Some(Change::Left {

@@ -225,6 +225,28 @@ fn the_function_itself_is_not_of_the_event() {
     }
 }
 
+/// An fsession: the program runs before and behind the function, in one event.
+#[test]
+fn both_runs_of_a_session_are_one_event() {
+    let lead = [call(CALLER), call(HOOKED + 4)];
+    let between = [
+        call(TRAMPOLINE + 4),
+        plain(HOOKED + 8),
+        returns(HOOKED + 12),
+    ];
+    let end = [returns(TRAMPOLINE + 12), plain(CALLER + 4)];
+    let enter = [call(TRAMPOLINE)];
+    let leave = [call(TRAMPOLINE + 8)];
+    let first = around(&[&lead[..], &enter].concat(), 0, &between);
+    let trace = [first, around(&leave, 0, &end)].concat();
+    let expected = EventParts {
+        dispatch: 4,
+        body: 6,
+        helpers: 4,
+    };
+    assert_eq!(event(function(), &trace).parts(), expected);
+}
+
 #[test]
 fn a_return_probe() {
     let lead = [
