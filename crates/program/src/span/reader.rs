@@ -70,6 +70,9 @@ impl TraceReader {
                 Change::Entered if is_step => self.go_on(),
                 Change::Entered => self.entered(),
                 Change::Jumped { from } => self.jumped(from, at),
+                // As XDP's dispatcher does, which compares addresses.
+                Change::Branched { from } if self.program_at(at).is_some() => self.enter(from, at),
+                Change::Branched { .. } => {}
                 Change::Left { context, frame } => self.leave(context, frame),
                 Change::Lost => self.lose(),
             }
@@ -200,8 +203,7 @@ impl TraceReader {
             span => span.leads_from(from) && !span.has(to),
         };
         if self.spans().any(to_hook) || self.program_at(to).is_some() {
-            self.stack.enter(to, from);
-            self.entered();
+            self.enter(from, to);
             return;
         }
         let back = |frame: &Frame, span: &Span| {
@@ -212,6 +214,11 @@ impl TraceReader {
         {
             self.leave(depth - 1, frames.len() - 1);
         }
+    }
+
+    fn enter(&mut self, from: u64, to: u64) {
+        self.stack.enter(to, from);
+        self.entered();
     }
 
     /// A program begins.

@@ -44,6 +44,8 @@ pub(super) enum Change {
     Left { context: usize, frame: usize },
     /// A jump, or a return to where no frame is.
     Jumped { from: u64 },
+    /// A branch was taken.
+    Branched { from: u64 },
     /// A context ended, and nothing is known of what goes on.
     Lost,
 }
@@ -151,6 +153,7 @@ impl ShadowStack {
             return None;
         }
         match last.flow {
+            Flow::Branch if at != last.next => Some(Change::Branched { from: last.address }),
             Flow::Next | Flow::Branch => None,
             Flow::Call => {
                 if context.frames.len() == MOST_FRAMES {

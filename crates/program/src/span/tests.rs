@@ -354,3 +354,30 @@ fn code_that_is_made_for_a_struct_calls_the_program() {
     let cut = read(&[Span::Caller], None, &trace[4..]);
     assert_eq!(cut.programs[0].unexplained, 1);
 }
+
+#[test]
+fn a_branch_leads_to_a_program_and_to_no_hook() {
+    let branch = |address| one(address, Flow::Branch);
+    // The dispatcher compares addresses.
+    let lead = [
+        call(CALLER),
+        plain(HANDLER),
+        call(HANDLER + 4),
+        plain(TRAMPOLINE),
+        branch(TRAMPOLINE + 4),
+    ];
+    let end = [returns(HANDLER + 8), plain(CALLER + 4)];
+    let calls = || Span::Call([HANDLER].into());
+    assert_eq!(event(calls(), &around(&lead, 0, &end)).parts(), parts(5));
+    // One that is not taken, and one within a function's first bytes to its cold part, which calls what runs the program.
+    let lead = [
+        call(CALLER),
+        branch(HOOKED),
+        branch(HOOKED + 4),
+        call(HANDLER),
+        call(TRAMPOLINE),
+    ];
+    let end = [returns(TRAMPOLINE + 4), returns(HANDLER + 4)];
+    let traced = read(&[function()], None, &around(&lead, 0, &end));
+    assert_eq!(traced.programs[0].unexplained, 1);
+}
