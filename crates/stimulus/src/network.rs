@@ -64,6 +64,16 @@ pub(crate) const STIMULI: &[Stimulus] = &[
     Stimulus::new("udp4", UDP_CALLS, |_| udp(V4)),
     Stimulus::new("udp6", UDP_CALLS, |_| udp(V6)),
     Stimulus::new(
+        "udp-send4",
+        "sendto, and recvfrom without waiting: 64 bytes, which a program may drop",
+        |_| send_only(V4),
+    ),
+    Stimulus::new(
+        "udp-send6",
+        "sendto, and recvfrom without waiting: 64 bytes, which a program may drop",
+        |_| send_only(V6),
+    ),
+    Stimulus::new(
         "icmp",
         "socket (raw), connect, sendto (echo request), recvfrom ×2 (request, reply), close",
         echo,
@@ -110,7 +120,11 @@ impl Bound {
     }
 
     fn connect(&self) -> io::Result<OwnedFd> {
-        let client = open(self.address.ip(), TCP)?;
+        self.connect_as(TCP)
+    }
+
+    fn connect_as(&self, kind: SocketType) -> io::Result<OwnedFd> {
+        let client = open(self.address.ip(), kind)?;
         connect(&client, &self.address)?;
         Ok(client)
     }
@@ -206,6 +220,21 @@ fn udp(ip: IpAddr) -> Result<Prepared> {
         )?;
         let (_, received) = recv(&client, &mut buffer, RecvFlags::DONTWAIT)?;
         expect_bytes(received, 64)
+    }))
+}
+
+/// Takes what arrives, so that the next one has room.
+fn send_only(ip: IpAddr) -> Result<Prepared> {
+    let server = Bound::open(ip, UDP)?;
+    let client = server.connect_as(UDP).step("connect a socket")?;
+    Ok(Prepared::new(move || {
+        let server = &server;
+        expect_bytes(send(&client, &[1; 64], SendFlags::empty())?, 64)?;
+        match recv(&server.socket, &mut [0; 64], RecvFlags::DONTWAIT) {
+            Ok((_, received)) => expect_bytes(received, 64),
+            Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }))
 }
 

@@ -71,6 +71,8 @@ pub(super) fn unnamed(hook: &Hook) -> String {
     let (what, example) = match hook.kind {
         HookKind::PerfEvent => ("event", " (page-faults, cpu-clock, …)"),
         HookKind::Netfilter => ("hook", " (ipv4:output, …)"),
+        HookKind::CgroupSkb => ("control group", " (/, …)"),
+        HookKind::Xdp => ("device", " (lo)"),
         kind if kind.is_tracepoint() => ("tracepoint", ""),
         _ => ("function", ""),
     };

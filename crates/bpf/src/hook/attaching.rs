@@ -68,7 +68,8 @@ pub(super) fn attach(program: &ProgramMut<'_>, hook: &Hook) -> Result<Vec<Link>>
             program.attach_usdt(ALL, path, provider, name)
         }
         HookKind::Iter => program.attach_iter_with_opts(IterOpts::None),
-        HookKind::Cgroup => cgroup(program, target)?,
+        HookKind::Cgroup | HookKind::CgroupSkb => cgroup(program, target)?,
+        HookKind::Xdp => program.attach_xdp(device(target)?),
         HookKind::SkLookup => program.attach_netns(open(Path::new(target))?.as_raw_fd()),
         HookKind::Netfilter => program.attach_netfilter_with_opts(netfilter(target)?),
         // With its struct.
@@ -116,6 +117,18 @@ fn cgroup(program: &ProgramMut<'_>, target: &str) -> Result<libbpf_rs::Result<Li
         false => open(&root.path().join(inner))?,
     };
     Ok(program.attach_cgroup(folder.as_raw_fd()))
+}
+
+/// Number of a network device.
+fn device(name: &str) -> Result<i32> {
+    let file = Path::new("/sys/class/net").join(name).join("ifindex");
+    let number = std::fs::read_to_string(&file).ok();
+    let number = number.and_then(|number| number.trim().parse().ok());
+    number.ok_or_else(|| {
+        Error::Refused(format!(
+            "there is no network device {name} here\n  Guests have lo, over which the menu's stimuli send"
+        ))
+    })
 }
 
 fn netfilter(target: &str) -> Result<NetfilterOpts> {

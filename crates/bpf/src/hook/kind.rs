@@ -62,10 +62,14 @@ pub enum HookKind: KindInfo {
     Iter = at("iter", "ITERATOR", &[], Root::ITER);
     /// A control group's sockets, devices, system settings and socket options.
     Cgroup = at("cgroup", "GROUP", &[F::CgroupSkb], Root::CGROUP);
+    /// A control group's packets.
+    CgroupSkb = at("cgroup_skb", "GROUP", &[F::CgroupSkb], Root::CGROUP);
     /// The choice of a socket for a packet.
     SkLookup = at("sk_lookup", "NAMESPACE", &[], Root::SK_LOOKUP);
     /// A hook of netfilter.
     Netfilter = at("netfilter", "FAMILY:HOOK", &[F::Netfilter], Root::NETFILTER);
+    /// A device's received packets: in its driver where that runs such programs, else behind it.
+    Xdp = at("xdp", "DEVICE", &[F::XdpLink], Root::XDP);
     /// A member of a struct of functions that the kernel calls: a scheduler's, a congestion control's.
     StructOps = at("struct_ops", "STRUCT.MEMBER", &[], Root::Caller);
 }

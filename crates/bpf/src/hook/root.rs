@@ -51,6 +51,10 @@ impl Root {
     pub(super) const SK_LOOKUP: Root =
         Root::Functions(&["inet_lookup_run_sk_lookup", "inet6_lookup_run_sk_lookup"]);
 
+    /// Behind a driver that does not run such programs itself, as that of the loopback device. What makes room for them in
+    /// the packet is around it.
+    pub(super) const XDP: Root = Root::Functions(&["bpf_prog_run_generic_xdp"]);
+
     pub(super) const NETFILTER: Root = Root::Functions(&["nf_hook_run_bpf"]);
 
     /// Returns true if a function of that name is part of the dispatch.

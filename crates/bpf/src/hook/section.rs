@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{kind::HookKind, struct_ops};
 use crate::{
     error::{Error, Result},
-    program::{ObjectFile, ProgramKind, program_type},
+    program::{ObjectFile, program_type},
 };
 
 /// A program of an object, and its hook.
@@ -31,7 +31,7 @@ pub struct Hook {
 }
 
 /// Beginnings of sections, up to the first slash and without the `.s` of programs that may sleep.
-const SECTIONS: [(&str, HookKind); 33] = [
+const SECTIONS: [(&str, HookKind); 36] = [
     ("kprobe", HookKind::Kprobe),
     ("kretprobe", HookKind::Kretprobe),
     ("kprobe.multi", HookKind::KprobeMulti),
@@ -62,7 +62,10 @@ const SECTIONS: [(&str, HookKind); 33] = [
     ("iter", HookKind::Iter),
     ("cgroup", HookKind::Cgroup),
     ("sockops", HookKind::Cgroup),
+    ("cgroup_skb", HookKind::CgroupSkb),
     ("sk_lookup", HookKind::SkLookup),
+    ("xdp", HookKind::Xdp),
+    ("xdp.frags", HookKind::Xdp),
     ("netfilter", HookKind::Netfilter),
     ("struct_ops", HookKind::StructOps),
 ];
@@ -84,19 +87,15 @@ const SYSCALL: &str = if cfg!(target_arch = "x86_64") {
 };
 
 impl ObjectFile {
-    /// The programs that attach to hooks, in their order in the file. Those that can be run in a loop are not among them,
-    /// except programs at raw tracepoints.
+    /// The programs that attach to hooks, in their order in the file: also those that can be run in a loop, whose sections
+    /// name no target, except those at raw tracepoints.
     pub fn hooks(&self) -> Result<Vec<Hook>> {
         let object = self.opened()?;
         let placed = struct_ops::placed(self, &object)?;
         let hook = |program: libbpf_rs::OpenProgram<'_>| {
             let (name, section) = (program.name().to_string_lossy(), program.section());
             let section = section.to_string_lossy();
-            let is_looped = match self.kind(&program) {
-                Ok(kind) => kind != ProgramKind::RawTracepoint,
-                Err(_) => program_type(program.prog_type(), &section) == ProgramType::Unspec,
-            };
-            if is_looped {
+            if program_type(program.prog_type(), &section) == ProgramType::Unspec {
                 return None;
             }
             let hook = Hook::parse(&name, &section)?;
@@ -235,7 +234,11 @@ fn target(kind: HookKind, rest: Option<&str>) -> Option<String> {
         | HookKind::UretprobeMulti
         | HookKind::UprobeSession => of_parts(2),
         HookKind::Usdt => of_parts(3),
-        HookKind::PerfEvent | HookKind::Netfilter | HookKind::StructOps => None,
+        HookKind::PerfEvent
+        | HookKind::Netfilter
+        | HookKind::StructOps
+        | HookKind::CgroupSkb
+        | HookKind::Xdp => None,
         HookKind::Cgroup => Some(ROOT_GROUP.to_owned()),
         HookKind::SkLookup => Some(OWN_NAMESPACE.to_owned()),
         _ => {
@@ -311,6 +314,9 @@ mod tests {
             ("sockops", HookKind::Cgroup, Some("/")),
             ("lsm_cgroup/socket_bind", HookKind::Cgroup, Some("/")),
             ("sk_lookup", HookKind::SkLookup, Some("/proc/self/ns/net")),
+            ("cgroup_skb/ingress", HookKind::CgroupSkb, None),
+            ("xdp", HookKind::Xdp, None),
+            ("xdp.frags/a", HookKind::Xdp, None),
             ("netfilter", HookKind::Netfilter, None),
             ("struct_ops.s/init", HookKind::StructOps, None),
         ] {
@@ -322,7 +328,7 @@ mod tests {
             );
             assert_eq!(hook.sleepable, section.contains(".s/"), "{section}");
         }
-        for section in ["xdp", "tc", "kprobes/f", ".text", ""] {
+        for section in ["tc", "kprobes/f", ".text", ""] {
             assert_eq!(Hook::parse("p", section), None, "{section}");
         }
     }

@@ -129,6 +129,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     svg: Option<PathBuf>,
     /// Attach a program elsewhere than its section says: PROGRAM=FUNCTION, PROGRAM=CATEGORY:NAME, … [repeatable]
+    ///
+    /// XDP and cgroup_skb programs, which else run in a loop, are attached at a device or a control group: PROGRAM=lo, PROGRAM=/.
     #[arg(long = "at", value_name = "PROGRAM=HOOK", hide_short_help = true)]
     targets: Vec<String>,
     /// Make events of programs at hooks by this stimulus or command [default: the stimulus that does it best] [repeatable]
@@ -203,6 +205,14 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         recorded.collect()
     };
     measurement::run(options, EventLoad::default(), plans, &host, &record)
+}
+
+impl Args {
+    /// True if programs can be attached on these targets: a trace cuts their events out there.
+    fn can_attach(&self) -> bool {
+        let targets = &self.options.on;
+        !targets.is_empty() && targets.iter().all(|target| target.starts_with("exact:"))
+    }
 }
 
 /// A type of programs, by the word that sections have for it.
@@ -309,20 +319,11 @@ impl Chosen {
         let names = with_hooks.iter().map(|hook| hook.program.clone());
         let hooks: Vec<String> = names.collect();
         let all = object.programs()?;
-        let counts = args
-            .options
-            .on
-            .iter()
-            .all(|target| target.starts_with("exact:"));
-        let can_attach = counts && !args.options.on.is_empty();
+        let can_attach = args.can_attach();
         let is_hooked = |name: &String| {
             let one = all.iter().find(|one| one.name == *name);
-            let is_looped = one.is_some_and(|one| match one.kind {
-                Ok(ProgramKind::RawTracepoint) => {
-                    !(can_attach && is_at_tracepoint(args, name, &with_hooks))
-                }
-                Ok(_) => true,
-                Err(_) => false,
+            let is_looped = one.is_some_and(|one| {
+                one.kind.is_ok() && !(can_attach && has_hook(args, name, &with_hooks))
             });
             hooks.contains(name) && !is_looped
         };
@@ -368,8 +369,9 @@ impl Chosen {
     }
 }
 
-/// True if a raw tracepoint program is to be attached: its tracepoint is known, and no context is given to run it with.
-fn is_at_tracepoint(args: &Args, name: &str, hooks: &[Hook]) -> bool {
+/// True if a program that can be run in a loop is to be attached: its hook is named, or its section names a tracepoint and no
+/// context is given to run it with.
+fn has_hook(args: &Args, name: &str, hooks: &[Hook]) -> bool {
     let is_named = |words: &String| words.split_once('=').is_some_and(|(one, _)| one == name);
     let has_target = |hook: &Hook| hook.program == name && hook.target.is_some();
     args.targets.iter().any(is_named) || args.inputs.is_empty() && hooks.iter().any(has_target)

@@ -236,6 +236,91 @@ fn functions_of_structs_and_a_filter_are_called_by_scheduler_and_network() {
     assert_nothing_left(&tool);
 }
 
+/// Programs that could be run in a loop, at their hooks; one that the lookup of a socket calls; and one before and after a
+/// function. The sections of the first two name no hook.
+const ON_NETWORK: &str = r#"
+#define AT(name, section, result) SEC(section) int name(void *context) \
+	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return result; }
+AT(device, "xdp", 2)
+AT(group, "cgroup_skb/egress", 1)
+AT(socket, "sk_lookup", 1)
+AT(session, "fsession/tcp_v4_connect", 0)
+"#;
+
+/// One instruction more is found in each that the kernel has; the session's runs are two, of one event.
+fn one_instruction_is_found_on_the_network(kernel: &str, absent: &[(&str, &str)]) {
+    let tool = Tool::new();
+    compile(&tool, ON_NETWORK, "x.bpf.o", &["-DMORE"]);
+    compile(&tool, ON_NETWORK, "old.bpf.o", &[]);
+    let line = "--against old.bpf.o --budget 0% --at device=lo --at group=/ --stimulus tcp4";
+    let (said, record) = run(&tool, kernel, line);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for (program, runs) in [("device", 1), ("group", 1), ("socket", 1), ("session", 2)] {
+        let new = case(&record, program);
+        let reason = absent.iter().find(|(name, _)| *name == program);
+        if let Some((_, reason)) = reason {
+            let said = new.reason.as_deref().unwrap_or_default();
+            assert!(said.contains(reason), "{program}: {said}");
+            continue;
+        }
+        let old = case(&record, &format!("{program}/old"));
+        let [dispatch, body, helpers] = parts(new);
+        assert_eq!(parts(old), [dispatch, body - runs, helpers], "{program}");
+        assert!(
+            dispatch > 20 && helpers > 20,
+            "{program}: {dispatch}, {helpers}"
+        );
+        let helper = &facts(new).helpers[0];
+        assert_eq!(helper.instructions, helpers, "{program}: {helper:?}");
+    }
+    assert_nothing_left(&tool);
+}
+
+#[test]
+fn programs_on_the_network_are_measured_where_packets_pass() {
+    if require::version("sid", "sid") {
+        one_instruction_is_found_on_the_network("sid", &[]);
+    }
+}
+
+#[test]
+fn linux_6_1_has_fewer_hooks_on_the_network() {
+    if require::version("bookworm", "6.1") {
+        let absent = [
+            ("socket", "in the middle of a socket's lookup"),
+            ("session", "fsession"),
+        ];
+        one_instruction_is_found_on_the_network("6.1", &absent);
+    }
+}
+
+/// The loader of each program that is started enters and leaves a function of its own.
+#[test]
+fn entries_and_returns_in_files_are_measured() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    const SOURCE: &str = r#"
+#define LOADER "/lib64/ld-linux-x86-64.so.2"
+#define AT(name, section) SEC(section) int name(void *context) \
+	{ unsigned long value = now(); ADD(value); __asm__ volatile("" : : "r"(value)); return 0; }
+AT(entered, "uprobe/" LOADER ":_dl_catch_exception")
+AT(returned, "uretprobe/" LOADER ":_dl_catch_exception")
+"#;
+    let tool = Tool::new();
+    compile(&tool, SOURCE, "x.bpf.o", &["-DMORE"]);
+    compile(&tool, SOURCE, "old.bpf.o", &[]);
+    let line = "--against old.bpf.o --budget 0% --stimulus /bin/true";
+    let (said, record) = run(&tool, kernel, line);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for program in ["entered", "returned"] {
+        let [dispatch, body, helpers] = parts(case(&record, program));
+        let old = parts(case(&record, &format!("{program}/old")));
+        assert_eq!(old, [dispatch, body - 1, helpers], "{program}");
+    }
+    assert_nothing_left(&tool);
+}
+
 /// Instructions of an event of each of these mechanisms that the kernel has, by the names that `attach` gives them. A stimulus
 /// is found.
 pub(crate) fn counted_by_trace(kernel: &str) -> Vec<(&'static str, u64)> {

@@ -45,8 +45,8 @@ pub(super) struct Tried {
     /// Ranks by program.
     ranks: BTreeMap<String, BTreeSet<Rank>>,
     tried: usize,
-    /// Reason why the last one that could not be tried could not.
-    unavailable: String,
+    /// Those that could not be tried, each with the reason.
+    unavailable: Vec<String>,
 }
 
 /// Programs that are attached together, as [`AttachedPrograms::key`] has them, and the place of the stimulus that was named.
@@ -93,13 +93,17 @@ pub(super) fn choose(
         tried, unavailable, ..
     } = tried;
     Ok(Some(match named {
-        Some(_) if tried == 0 => unavailable,
+        Some(_) if tried == 0 => unavailable.join("\n"),
         Some(named) => format!(
             "the stimulus {named} does not lead to {program}\n  Let one be found (omit --stimulus), or make events by a \
              command: --stimulus 'COMMAND'"
         ),
         None => format!(
-            "none of {tried} stimuli leads to {program}{}\n  Make events by a command: --stimulus 'COMMAND'",
+            "none of {tried} stimuli leads to {program}{}{}\n  Make events by a command: --stimulus 'COMMAND'",
+            match unavailable.as_slice() {
+                [] => String::new(),
+                [first, ..] => format!(", and {} others fail ({first})", unavailable.len()),
+            },
             known_reason(hook)
         ),
     }))
@@ -215,7 +219,8 @@ fn try_all(attached: &mut AttachedPrograms, named: Option<&str>) -> Result<Tried
         let mut prepared = match stimulus.prepare(&context) {
             Ok(prepared) => prepared,
             Err(error) => {
-                tried.unavailable = format!("{}: {error}", stimulus.name);
+                let words = format!("{}: {error}", stimulus.name);
+                tried.unavailable.push(words);
                 continue;
             }
         };

@@ -25,7 +25,7 @@ pub(super) fn subject(args: &Args, objects: &Objects) -> Result<Option<HookedPro
             ("--svg", args.svg.is_some()),
         ];
         return match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(usage(nothing_hooked(option))),
+            Some((option, _)) => Err(usage(nothing_hooked(option, args))),
             None => Ok(None),
         };
     }
@@ -95,10 +95,15 @@ fn stimulus(args: &Args, words: &str) -> Result<StimulusSource> {
     Ok(StimulusSource::Command(command))
 }
 
-fn nothing_hooked(option: &str) -> String {
-    format!(
-        "{option} is for programs that are measured at their hooks, and none is\n  Name one with --program"
-    )
+fn nothing_hooked(option: &str, args: &Args) -> String {
+    let advice = if !args.can_attach() {
+        "Programs are attached where instructions are counted: --on exact:6.12"
+    } else if args.targets.is_empty() {
+        "Name one with --program; of XDP and cgroup_skb programs, name the hook: --at NAME=lo, --at NAME=/"
+    } else {
+        "Of programs that can be run in a loop, those for XDP, cgroup_skb and raw tracepoints can be attached"
+    };
+    format!("{option} is for programs that are measured at their hooks, and none is\n  {advice}")
 }
 
 /// The error where programs are to be attached on targets that don't count.
