@@ -16,6 +16,16 @@ impl Probes {
         self.release_locks(|table| table.take_stuck());
     }
 
+    /// Gives forked children the slots of others that have ended. Where that fails, calls are missed, and counted so.
+    pub(super) fn reuse_children(&self) {
+        for target in self.targets.values() {
+            let reused = target
+                .runtime
+                .reuse_children(|| self.release_locks(|_| true));
+            drop(reused);
+        }
+    }
+
     /// Releases the locks of processes that have ended, in tables that are meant.
     pub(super) fn release_locks(&self, is_meant: impl Fn(&Table) -> bool) {
         let mut running: HashMap<u32, Option<Holders>> = HashMap::new();

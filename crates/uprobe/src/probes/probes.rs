@@ -154,6 +154,9 @@ impl Probes {
     /// Has forked children of the processes that are attached to from now on run the programs too, and their children.
     /// Their calls are counted with those of the process that was attached to, also after its end; records are in its
     /// ring. What a child executes by `exec` is another program.
+    ///
+    /// 1,024 children at a time have memory for it; that of children that ended goes to others when [`Self::hits`],
+    /// [`Self::counts`], [`Self::consume`] or [`Self::trace`] is called. Calls of children without are missed.
     pub fn follow_children(&mut self) {
         self.follows_children = true;
     }
@@ -273,6 +276,7 @@ impl Probes {
 
     /// Returns what the probes did so far.
     pub fn hits(&self, attached: &Attached) -> Hits {
+        self.reuse_children();
         let target = self.targets.get(&attached.target);
         target.map_or_else(Hits::default, |target| {
             sum(&target.runtime.hits(&attached.attachment))
@@ -281,6 +285,7 @@ impl Probes {
 
     /// Returns what the program at each place did so far, in the order in which they were given to [`Self::attach`].
     pub fn counts(&self, attached: &Attached) -> Vec<Counts> {
+        self.reuse_children();
         let target = self.targets.get(&attached.target);
         let places = target.map(|target| target.runtime.hits(&attached.attachment));
         let count = |hits: &Hits| {
@@ -297,6 +302,7 @@ impl Probes {
     pub fn consume(&mut self, name: &str, mut take: impl FnMut(i32, &[u8])) -> Result<()> {
         use std::os::fd::AsRawFd as _;
         self.release_stuck_locks();
+        self.reuse_children();
         let (_, map) = self.find(name)?;
         let (fd, name) = (map.fd().as_raw_fd(), map.name.clone());
         for target in self.targets.values_mut() {
@@ -309,6 +315,7 @@ impl Probes {
     /// Reads the lines that programs wrote by `bpf_trace_printk` and `bpf_trace_vprintk`, of each process in their order.
     pub fn trace(&mut self, mut take: impl FnMut(&TraceLine<'_>)) -> Result<()> {
         self.release_stuck_locks();
+        self.reuse_children();
         let mut targets = self.targets.values_mut();
         targets.try_for_each(|target| target.trace(&mut take))
     }

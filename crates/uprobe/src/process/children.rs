@@ -6,8 +6,8 @@
 //! system call, without the tool. So every call of a child is seen from its first one, nothing has to stop it, and a
 //! fork costs nothing. A child's children do the same.
 //!
-//! The tool finds descendants by this memory, of which no other process has a mapping, and restores their functions
-//! when it restores those of the process.
+//! The tool finds descendants by this memory, of which no other process has a mapping of that size, and restores their
+//! functions when it restores those of the process.
 
 use super::{
     area::{open_mapped, take},
@@ -17,25 +17,42 @@ use super::{
     },
     maps::{Mapping, mappings},
     memory::Memory,
+    queue::Queue,
     session::Session,
 };
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, fcntl},
+};
 use std::{
+    collections::BTreeSet,
     fs::{File, TryLockError},
     io,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::AsRawFd,
         unix::fs::{FileExt, MetadataExt},
     },
+    sync::{Mutex, PoisonError},
+    time::Instant,
 };
 
 /// The name of the memory in `/proc/PID/maps`.
 const NAME: &[u8] = b"uprobe-children\0";
 pub(super) const MAPPED: &str = "/memfd:uprobe-children (deleted)";
 
+/// Slots of children that ended are given to others where no more than this are left: to find them takes a look at all
+/// processes.
+const FEW: u64 = CHILDREN / 2;
+/// Where few are left all the same, so many times as long as that took passes before the next look.
+const PAUSE: u32 = 10;
+
 /// The memory for the children of one process.
 #[derive(Debug)]
 pub(super) struct Children {
     file: File,
+    queue: Queue,
+    /// Time before which no slots are looked for.
+    next_look: Mutex<Option<Instant>>,
     /// Inode of the memory, by which mappings of it are known.
     pub(super) inode: u64,
     /// True if this tool closed it.
@@ -74,20 +91,57 @@ impl Children {
         Some(children.and_then(|children| children.reopen().map(|()| children)))
     }
 
-    fn from_file(file: File) -> Result<Self> {
+    pub(super) fn from_file(file: File) -> Result<Self> {
         let metadata = file.metadata();
         Ok(Children {
             inode: metadata.map_err(failed)?.ino(),
+            queue: Queue::map(&file)?,
+            next_look: Mutex::new(None),
             file,
             is_closed: false,
         })
     }
 
-    /// Returns how many children have slots.
+    /// Returns how many slots children have or had.
     pub(super) fn number(&self) -> u64 {
-        let mut number = [0; 8];
-        let read = self.file.read_exact_at(&mut number, 0);
-        read.map_or(0, |()| u64::from_le_bytes(number).min(CHILDREN))
+        self.queue.used()
+    }
+
+    /// Gives the slots of children that ended to others, where few are left. `release` releases what they have locked,
+    /// before another child is known by the same numbers.
+    pub(super) fn reuse(&self, release: impl FnOnce()) -> Result<()> {
+        let begun = Instant::now();
+        let mut next_look = self
+            .next_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.queue.left() > FEW || next_look.is_some_and(|next| begun < next) {
+            return Ok(());
+        }
+        // Another tool that does it leaves nothing to do. Closing the file unlocks it.
+        let locked = open_again(&self.file)?;
+        if !lock(&locked)? {
+            return Ok(());
+        }
+        let mut ended = self.queue.unmapped(&self.mapped());
+        self.queue.withdraw(&ended);
+        release();
+        let mapped = self.mapped();
+        ended.retain(|slot| !mapped.contains(slot));
+        ended.into_iter().for_each(|slot| self.queue.add(slot));
+        let is_scarce = self.queue.left() <= FEW;
+        *next_look = is_scarce.then(|| Instant::now() + PAUSE * begun.elapsed());
+        Ok(())
+    }
+
+    /// Slots that processes have in place of their parent's.
+    fn mapped(&self) -> BTreeSet<u64> {
+        let slot = |mapping: Mapping| {
+            let offset = mapping.offset.checked_sub(CHILDREN_HEAD)?;
+            (mapping.inode == self.inode && mapping.name == MAPPED).then_some(offset / CHILD)
+        };
+        let all = processes().filter_map(|pid| mappings(pid).ok());
+        all.flatten().filter_map(slot).collect()
     }
 
     /// Gives no more children slots while this is there: their calls are missed. What says that it is there is a lock on
@@ -148,21 +202,42 @@ impl Drop for Children {
 }
 
 /// Opens a file once more: what was taken from the process is what its mapping keeps open, with any lock on it.
-fn open_again(file: &OwnedFd) -> Result<File> {
+fn open_again(file: &impl AsRawFd) -> Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let opened = File::options().read(true).write(true).open(&path);
     opened.map_err(|error| Error::system(path, error))
 }
 
-fn failed(error: io::Error) -> Error {
+/// Locks a file for the tool that reuses slots: not as `close` does, which stays. Returns whether it could.
+fn lock(file: &File) -> Result<bool> {
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+pub(super) fn failed(error: io::Error) -> Error {
     Error::system("memory of children", error)
+}
+
+/// The numbers of all processes.
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The processes that have a mapping of the memory with this inode, but for one of them.
 pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| pid != except)
+    processes()
+        .filter(|&pid| pid != except)
         .filter(|&pid| mappings(pid).is_ok_and(|all| is_descendant(inode, &all)))
         .collect()
 }
@@ -170,5 +245,6 @@ pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
 /// Returns whether a process with these mappings has one of the memory with this inode.
 pub(super) fn is_descendant(inode: u64, all: &[Mapping]) -> bool {
     let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
-    mapped.any(|mapping| mapping.inode == inode)
+    // Tools have the queue alone.
+    mapped.any(|mapping| mapping.inode == inode && mapping.end - mapping.start >= CHILD)
 }

@@ -33,6 +33,8 @@ pub(super) const STATE_LIMIT: i32 = 32;
 pub(super) const STATE_HOLDERS: i32 = 36;
 /// The mark by which the memory is recognised, 8 bytes: 0 in a forked child.
 pub(super) const STATE_MARK: i32 = 40;
+/// The generation of the slots that a forked child is about to map, 4 bytes.
+pub(super) const STATE_GENERATION: i32 = 48;
 /// The registers of who holds the lock.
 pub(super) const STATE_SPILL: i32 = 64;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
@@ -127,8 +129,9 @@ pub(super) struct Layout {
     pub(super) children: Option<u64>,
 }
 
-/// Most children with slots of their own, and the number of areas of each, the one of no thread among them.
+/// Most children with slots of their own at a time, and the number of areas of each, the one of no thread among them.
 pub(super) const CHILDREN: u64 = 1024;
+const _: () = assert!(CHILDREN.is_power_of_two());
 pub(super) const CHILD_AREAS: u64 = 16;
 /// The first holder's number of the first child: those of the process itself are below.
 pub(super) const FIRST_CHILD_HOLDER: u32 = 1 << 13;
@@ -138,10 +141,15 @@ pub(super) const HOLDER_BITS: u32 = Environment::HOLDER_BITS;
 const _: () = assert!(FIRST_CHILD_HOLDER as u64 + CHILDREN * CHILD_AREAS <= 1 << HOLDER_BITS);
 /// The bytes of one child's slots.
 pub(super) const CHILD: u64 = CHILD_AREAS * AREA;
-/// The memory for children: a page with the number of those that have taken slots, 8 bytes, and whether no more may take
-/// some, 8 bytes; then their slots.
-pub(super) const CHILDREN_HEAD: u64 = PAGE;
+/// The memory for children: the queue of slots ([`super::queue`]), then the slots. The queue begins with the position that
+/// the next child takes; whether none may take one any more; and the number of slots that were added: 8 bytes each.
+pub(super) const CHILDREN_HEAD: u64 = 2 * PAGE;
 pub(super) const CHILDREN_CLOSED: u64 = 8;
+pub(super) const CHILDREN_FREED: u64 = 16;
+/// The slots that were added, 2 bytes each, at positions modulo their greatest number; and the generations of all slots.
+pub(super) const CHILDREN_QUEUE: u64 = 64;
+pub(super) const CHILDREN_GENERATIONS: u64 = CHILDREN_QUEUE + 2 * CHILDREN;
+const _: () = assert!(CHILDREN_GENERATIONS + 2 * CHILDREN <= CHILDREN_HEAD);
 pub(super) const CHILDREN_BYTES: u64 = CHILDREN_HEAD + CHILDREN * CHILD;
 
 impl Layout {

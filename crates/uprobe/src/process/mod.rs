@@ -72,6 +72,7 @@ mod place;
 mod plan;
 mod priority;
 mod program_list;
+mod queue;
 mod remote;
 mod replaced;
 mod runtime;

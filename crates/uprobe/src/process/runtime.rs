@@ -241,6 +241,13 @@ impl Runtime {
         children.map_or(0, |children| children.number())
     }
 
+    /// Gives what children had that ended to those that come, where little is left. `release` is called before, where
+    /// something is given, to release the locks of ended children.
+    pub(crate) fn reuse_children(&self, release: impl FnOnce()) -> Result<()> {
+        let children = self.areas.children.as_ref();
+        children.map_or(Ok(()), |children| children.reuse(release))
+    }
+
     /// The process.
     pub fn pid(&self) -> i32 {
         self.pid

@@ -5,6 +5,7 @@ mod common;
 #[path = "../common/compile.rs"]
 mod compile;
 mod missed;
+mod reused;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
