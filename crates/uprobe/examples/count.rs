@@ -14,11 +14,21 @@ use bpfcost_uprobe::{
     probes::{At, Attached, Place, Probes},
     process::{Image, Starters, Starts},
 };
-use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Duration};
+use std::{
+    env,
+    error::Error,
+    path::Path,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
 
 const USAGE: &str = "usage: count OBJECT PROGRAM FUNCTION --pid PID | --path FILE";
 /// Time between two lines.
 const PRINT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the counts: of a process that forks more than some thousand children a second, it is too long.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The counted function and its process.
 struct Count {
@@ -40,6 +50,17 @@ impl Count {
         let attached = self.probes.attach(pid, &[place])?;
         self.attached.push(attached);
         Ok(())
+    }
+
+    /// Looks at the counts now and then, which gives what ended children had to others.
+    fn look_for(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            for attached in &self.attached {
+                self.probes.hits(attached);
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
     }
 
     fn print(&self) {
@@ -86,7 +107,7 @@ fn count(arguments: &[String]) -> Result<(), Box<dyn Error>> {
                 .map_err(|_| format!("{what} is no process number"))?;
             count.attach(pid)?;
             while !count.attached.is_empty() {
-                thread::sleep(PRINT_INTERVAL);
+                count.look_for(PRINT_INTERVAL);
                 count.print();
                 count.forget_ended()?;
             }

@@ -37,14 +37,20 @@ pub(super) fn taken(error: process::Error, object: &LoadedObject) -> Error {
     }
 }
 
-/// An error where a program uses an arena in a process that filters its system calls.
-pub(super) fn check_calls(object: &LoadedObject, program: &LoadedProgram, pid: i32) -> Result<()> {
+/// An error where a program uses an arena in a process that filters a system call which that takes.
+pub(super) fn check_calls(
+    object: &LoadedObject,
+    program: &LoadedProgram,
+    call: &'static str,
+    pid: i32,
+) -> Result<()> {
     let mut maps = object.maps().iter();
     match maps.find(|map| map.arena.is_some() && program.uses(map)) {
         None => Ok(()),
         Some(map) => Err(Error::ArenaSeccomp {
             program: program.name.clone(),
             map: map.name.clone(),
+            call,
             pid,
         }),
     }

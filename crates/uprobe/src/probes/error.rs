@@ -99,13 +99,15 @@ pub enum Error {
     },
     /// The process filters its system calls, and an arena needs some.
     #[error(
-        "{program} uses the arena {map}, whose pages take system calls, and process {pid} runs under seccomp, which may kill it for that\n  use a kernel uprobe for it"
+        "{program} uses the arena {map}, whose pages take system calls, and the seccomp filter of process {pid} may not let {call} pass\n  use a kernel uprobe for it"
     )]
     ArenaSeccomp {
         /// The program.
         program: String,
         /// The map.
         map: String,
+        /// One of the calls.
+        call: &'static str,
         /// The process.
         pid: i32,
     },
@@ -131,13 +133,15 @@ pub enum Error {
     },
     /// The process filters its system calls, and a helper makes some.
     #[error(
-        "{program} calls {helper}, which makes system calls, and process {pid} runs under seccomp, which may kill it for that\n  use a kernel uprobe for it"
+        "{program} calls {helper}, which makes system calls, and the seccomp filter of process {pid} may not let {call} pass\n  use a kernel uprobe for it"
     )]
     Seccomp {
         /// The program.
         program: String,
         /// The helper.
         helper: String,
+        /// One of the calls.
+        call: &'static str,
         /// The process.
         pid: i32,
     },

@@ -2,6 +2,7 @@
 
 use crate::{
     object::LoadedProgram,
+    process::Denied,
     translate::{HelperTable, Instruction, helpers::Blob},
 };
 use std::collections::BTreeSet;
@@ -27,11 +28,20 @@ impl Helpers {
         &self.table
     }
 
-    /// Returns the name of a helper that a program calls and that makes system calls. What the translator writes itself
-    /// makes none.
-    pub(super) fn loud_in(&self, program: &LoadedProgram) -> Option<String> {
+    /// Returns the name of a helper that a program calls and that makes system calls, and one of those that is denied. What
+    /// the translator writes itself makes none.
+    pub(super) fn denied_in(
+        &self,
+        program: &LoadedProgram,
+        denied: Denied,
+    ) -> Option<(String, &'static str)> {
         let is_loud = |id: &u32| self.table.address(*id).is_some() && !self.quiet.contains(id);
-        calls(program).find(is_loud).map(HelperTable::name)
+        let call = |id: &u32| {
+            let is_reader = self.readers.contains(id);
+            if is_reader { denied.read } else { denied.ask }
+        };
+        let mut loud = calls(program).filter(is_loud);
+        loud.find_map(|id| Some((HelperTable::name(id), call(&id)?)))
     }
 
     /// Returns whether a program calls a helper that reads memory which may not be there.

@@ -39,8 +39,6 @@ pub(super) struct Target {
     pub(super) number: u32,
     /// Number of attachments.
     pub(super) attachments: usize,
-    /// True if the process filters its system calls.
-    has_seccomp: bool,
     /// True if programs that read memory need a guard, which is not installed yet.
     lacks_guard: bool,
     helpers: Helpers,
@@ -83,16 +81,16 @@ impl Target {
     /// A process without programs yet, with a number among those that share the maps' memory.
     pub(super) fn open(pid: i32, number: u32, follows_children: bool) -> Result<Self> {
         let mut runtime = Runtime::open(pid)?;
+        let denied = runtime.denied();
         // A filter of system calls could end a child that takes its memory.
-        if follows_children && !process::has_seccomp(pid)? {
+        if follows_children && denied.follow.is_none() {
             runtime.follow_children()?;
         }
-        let has_seccomp = process::has_seccomp(pid)?;
         let mut environment = environment::for_process(pid, &Memory::open(pid)?)?;
         environment.thread_word = runtime.thread_word();
         environment.areas = runtime.control_pages();
         environment.process = number;
-        if !environment.has_rtm && !has_seccomp {
+        if !environment.has_rtm && denied.read.is_none() {
             environment.guard = Some(runtime.load_guard()?);
         }
         let length = Blob::at(0, environment).bytes.len();
@@ -107,7 +105,6 @@ impl Target {
             runtime,
             number,
             attachments: 0,
-            has_seccomp,
             lacks_guard: environment.guard.is_some(),
             helpers,
             maps: BTreeMap::new(),
@@ -311,17 +308,18 @@ impl Target {
         }
     }
 
-    /// An error where a helper, or an arena, makes system calls that a filter may answer with the process's death.
+    /// An error where a helper, or an arena, makes a system call that a filter may answer with the process's death.
     fn check_calls(&self, object: &LoadedObject, program: &LoadedProgram) -> Result<()> {
-        if !self.has_seccomp {
-            return Ok(());
+        let denied = self.runtime.denied();
+        if let Some(call) = denied.ask {
+            arena::check_calls(object, program, call, self.runtime.pid())?;
         }
-        arena::check_calls(object, program, self.runtime.pid())?;
-        match self.helpers.loud_in(program) {
+        match self.helpers.denied_in(program, denied) {
             None => Ok(()),
-            Some(helper) => Err(Error::Seccomp {
+            Some((helper, call)) => Err(Error::Seccomp {
                 program: program.name.clone(),
                 helper,
+                call,
                 pid: self.runtime.pid(),
             }),
         }

@@ -17,8 +17,8 @@
 //! - Where Yama lets processes trace only their own children (kernel.yama.ptrace_scope is 1), CAP_SYS_PTRACE is needed:
 //!   that other process is not the parent.
 //! - A signal handler that sets the GS base while it interrupts a probe: the process crashes.
-//! - A process under seccomp may not be asked which of its threads runs. While another process shares its memory
-//!   (`CLONE_VM`), its calls are missed; where the kernel does not announce that process (no BTF, or no CAP_BPF and
+//! - A process whose seccomp filter may not let `gettid` pass is not asked which of its threads runs. While another process
+//!   shares its memory (`CLONE_VM`), its calls are missed; where the kernel does not announce that process (no BTF, or no CAP_BPF and
 //!   CAP_PERFMON), two threads may use one area, and crash.
 //! - A process that shares the memory and is killed while it takes an area leaves the lock of the areas: threads without
 //!   one miss their calls.
@@ -76,6 +76,7 @@ mod queue;
 mod remote;
 mod replaced;
 mod runtime;
+mod seccomp;
 mod server;
 mod session;
 mod share;
@@ -100,9 +101,10 @@ pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;
 pub use runtime::{Counts, Program, Runtime};
+pub use seccomp::Denied;
 pub use session::Session;
 pub use share::Shared;
 pub use site::{Returns, Site, When};
 pub use starts::{Started, Starters, Starts};
-pub use stopped::{Registers, Stopped, has_seccomp};
+pub use stopped::{Registers, Stopped};
 pub use support::check as check_support;

@@ -13,9 +13,9 @@ use super::{
     place::Place,
     program_list::Listed,
     replaced::Replaced,
+    seccomp::Denied,
     session::Session,
     site::{JUMP, Site, When},
-    stopped::has_seccomp,
     tracer::Tracer,
     trampoline::{Context, Trampoline},
 };
@@ -101,6 +101,7 @@ pub struct Runtime {
     pub(super) guard: Option<Guard>,
     /// Proof of a thread's identity in code that is assembled.
     pub(super) proof: Proof,
+    denied: Denied,
     /// True if no other process had this memory at the last look.
     pub(super) is_alone: AtomicBool,
     /// The offset from a thread's FS base of the word that holds its number.
@@ -175,6 +176,7 @@ impl Runtime {
         let code = CodeArea::create(&session, pid, near, 0)?;
         let thread_word = identity::thread_word(pid, session.threads(), &memory);
         session.finish()?;
+        let denied = Denied::find(pid)?;
         tracer.set_mark(areas.mark(&memory)?);
         let mut runtime = Runtime {
             pid,
@@ -195,8 +197,9 @@ impl Runtime {
             proof: Proof {
                 counter: None,
                 // The filter may answer with the process's death.
-                asks: !has_seccomp(pid)?,
+                asks: denied.ask.is_none(),
             },
+            denied,
             is_alone: AtomicBool::new(false),
             thread_word,
         };
@@ -233,6 +236,11 @@ impl Runtime {
         children.is_some_and(|children| {
             children.number() > 0 && !descendants(children.inode, self.pid).is_empty()
         })
+    }
+
+    /// System calls that the process's filters may not let pass.
+    pub fn denied(&self) -> Denied {
+        self.denied
     }
 
     /// Returns how many children had probes so far.

@@ -50,6 +50,9 @@ const EVENT_STOP: i32 = libc::PTRACE_EVENT_STOP;
 /// Signal that a system call's stop reports instead of SIGTRAP.
 const SYSCALL_TRAP: i32 = libc::SIGTRAP | 0x80;
 
+/// `PTRACE_SECCOMP_GET_FILTER`.
+const GET_FILTER: libc::c_uint = 0x420c;
+
 /// Threads that are stopped until this is dropped. All of its functions must be called on the thread that made it.
 #[derive(Debug)]
 pub struct Stopped {
@@ -190,6 +193,34 @@ impl Stopped {
         // So that debuggers see that they never go there, the kernel sets both to 0.
         let is_of_kernel = |one: &Registers| (one.rip, one.rsp) == (0, 0);
         all.filter(move |one| !matches!(one, Ok((_, one)) if is_of_kernel(one)))
+    }
+
+    /// The filters of a stopped thread's system calls; `None` where they can't be read: that takes `CAP_SYS_ADMIN`, and a
+    /// process here without filters.
+    pub(super) fn filters(&self, tid: i32) -> Option<Vec<Vec<libc::sock_filter>>> {
+        let ask = |index: usize, to: *mut libc::sock_filter| {
+            // SAFETY: without an address, the kernel writes nothing; else as many as it said before, for which there is room.
+            let length = unsafe { libc::ptrace(GET_FILTER, tid, index, to) };
+            Errno::result(length).map(|length| length as usize)
+        };
+        let mut filters = Vec::new();
+        loop {
+            let length = match ask(filters.len(), std::ptr::null_mut()) {
+                Ok(length) => length,
+                // There is none behind the last.
+                Err(Errno::ENOENT) if !filters.is_empty() => return Some(filters),
+                Err(_) => return None,
+            };
+            let nothing = libc::sock_filter {
+                code: 0,
+                jt: 0,
+                jf: 0,
+                k: 0,
+            };
+            let mut filter = vec![nothing; length];
+            ask(filters.len(), filter.as_mut_ptr()).ok()?;
+            filters.push(filter);
+        }
     }
 
     /// Gives a stopped thread other registers.
@@ -426,7 +457,7 @@ fn state(pid: i32, tid: i32) -> Option<char> {
 }
 
 /// Returns whether a process filters its system calls.
-pub fn has_seccomp(pid: i32) -> Result<bool> {
+pub(super) fn has_seccomp(pid: i32) -> Result<bool> {
     let mode = status(pid, "Seccomp")?;
     Ok(!matches!(mode.as_str(), "" | "0"))
 }

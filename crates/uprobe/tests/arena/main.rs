@@ -368,7 +368,7 @@ fn arenas_that_can_not_be_safe_are_refused() {
 
 #[test]
 fn a_process_that_filters_its_system_calls_is_refused() {
-    let mut process = Binary::compile("busy.c", &[]).start(&["1", "p"]);
+    let mut process = Binary::compile("busy.c", &[]).start(&["1", "q"]);
     let mut probes = open("tests/arena/arena.bpf.c");
     match attach_at_entry(&mut probes, process.pid(), "locked", "work").unwrap_err() {
         Error::ArenaSeccomp { program, map, .. } => assert_eq!([program, map], ["locked", "arena"]),

@@ -4,13 +4,9 @@
  * first. With f, process_vm_readv fails in the calls.
  */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdio.h>
+#include "filter.h"
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include "site.h"
 
@@ -60,20 +56,6 @@ asm(SITE_MACRO
 /* Not on the stack, whose address differs between processes. */
 static unsigned long table[16];
 
-static void filter(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		abort();
-}
-
 int main(int argc, char **argv)
 {
 	unsigned long calls = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000, wrong = 0;
@@ -85,7 +67,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		if (argc > 2)
-			filter();
+			filter(SYS_process_vm_readv, SECCOMP_RET_ERRNO | EPERM);
 		/* ~a + a is -1. Addresses that no process has, and signs of every size. */
 		for (unsigned long i = 0; i < calls; i++)
 			if (described(0x8000000000000000UL | i * 0x1234567UL, table + 1) != 4)

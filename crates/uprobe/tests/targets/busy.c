@@ -5,6 +5,7 @@
  *   t  a 2 kHz timer, whose handler calls the functions too
  *   f  each thread also forks now and then; the child calls the functions too, uncounted
  *   p  a seccomp filter kills it for memory of its own that it maps later
+ *   q  one kills it for asking who its user is
  *   g  sets the GS base first
  *   s  the alternate signal stack takes the handlers
  *   b  each thread also blocks in nanosleep, poll and futex now and then
@@ -21,13 +22,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include "filter.h"
 #include <unistd.h>
 
 #define MAX 256
@@ -139,20 +136,6 @@ static void *start(void *argument)
 	return NULL;
 }
 
-static void filter(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		abort();
-}
-
 int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -168,7 +151,9 @@ int main(int argc, char **argv)
 	forks = !!strchr(mode, 'f');
 	altstack = !!strchr(mode, 's');
 	if (strchr(mode, 'p'))
-		filter();
+		filter(SYS_memfd_create, SECCOMP_RET_KILL_PROCESS);
+	if (strchr(mode, 'q'))
+		filter(SYS_getuid, SECCOMP_RET_KILL_PROCESS);
 	if (strchr(mode, 'g'))
 		syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, seen);
 	timed = !!strchr(mode, 't');

@@ -1,13 +1,13 @@
 /* A server that forks a child for each connection. At "serve N", N of them come one after another, and each calls `work`
    twice. At "hold", one comes that waits; its number as a process is the reply. At "go N", the Nth of those calls `work`
-   twice, and waits again. Children end with their parent. */
+   twice, and waits again. Children end with their parent. An argument is the number of a system call for which a seccomp
+   filter kills them. */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "filter.h"
 
 __attribute__((noipa)) unsigned long work(unsigned long number)
 {
@@ -56,12 +56,14 @@ static void hold(void)
 	printf("%d\n", child);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char line[64], reply;
 
 	if (pipe(replies))
 		return 1;
+	if (argc > 1)
+		filter(atoi(argv[1]), SECCOMP_RET_KILL_PROCESS);
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {

@@ -12,7 +12,7 @@
 //! - *A process that shares the memory* (`CLONE_VM` without `CLONE_THREAD`, so also `vfork` and `posix_spawn`) starts with
 //!   its parent's FS and GS base. One that is there already is refused ([`sharers`]). Later ones are announced by the
 //!   kernel before they run ([`watch`]): a counter in the process is then above 0, and each probe asks `gettid`, until none
-//!   is left. A process that can't be watched asks at each hit. One that filters its system calls can't ask: its hits are
+//!   is left. A process that can't be watched asks at each hit. One that may filter that call can't ask: its hits are
 //!   missed while another process shares its memory. Where that one can't be watched either, nothing is checked.
 //! - *A GS base that is not ours*: the process has set it since. The probe leaves it as it is.
 //! - *A number that is kept and a thread that is not the same*: a thread that ended leaves its FS base, and with it its
