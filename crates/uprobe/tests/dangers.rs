@@ -243,6 +243,35 @@ fn what_could_not_be_detached_does_not_run_beside_what_comes_later() {
     work.check(&memory).unwrap();
 }
 
+/// Threads may come to such functions in ways that the code around them does not show, or did not show before.
+#[test]
+fn functions_that_are_written_by_hand_are_refused() {
+    let mut process = Binary::compile("by_hand.c", &[]).start(&[]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let image = Image::of_program(process.pid()).unwrap();
+    let empty = program::empty(&mut runtime);
+    for (name, says) in [
+        ("entered", "a branch leads into its first 5 bytes"),
+        ("silent", "its file does not say how to unwind it"),
+    ] {
+        let function = image.function(name).unwrap();
+        let error = runtime.attach(&[entry(&function, empty)]).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    // Who knows that nothing jumps there may say so.
+    let mut known = image.function("silent").unwrap();
+    known.is_described = true;
+    let spoken = image.function("spoken").unwrap();
+    let attachment = attach(&mut runtime, &[&known, &spoken]);
+    process.send("go");
+    assert_eq!(process.line(), "2 2 3 10");
+    let hits = runtime.detach(attachment).unwrap();
+    assert_eq!(
+        hits.iter().map(|one| one.entry.hits).collect::<Vec<_>>(),
+        [1, 1]
+    );
+}
+
 #[test]
 fn a_program_that_overflows_its_stack_faults() {
     let (mut process, work, ..) = waiting();

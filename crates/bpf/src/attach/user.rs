@@ -207,6 +207,8 @@ impl Events for UserCalls {
             padding: padding.to_vec(),
             is_go: false,
             entrances: Vec::new(),
+            // The routines are our own, and nothing leads into them.
+            is_described: true,
         };
         let place = Place {
             program: program.name,

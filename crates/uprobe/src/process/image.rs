@@ -1,5 +1,6 @@
 //! An executable file in a process: from a symbol to its code in the file, and to its address in memory.
 
+mod around;
 mod usdt;
 
 use super::{
@@ -8,8 +9,7 @@ use super::{
     permission,
 };
 use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SegmentFlags, SymbolFlags,
-    SymbolKind, elf,
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolFlags, SymbolKind, elf,
 };
 use std::{
     fs::{self, File},
@@ -52,6 +52,10 @@ pub struct Function {
     pub is_go: bool,
     /// Addresses in it that code outside of it jumps to: the compiler's cold part of it, or hand-written code.
     pub entrances: Vec<u64>,
+    /// True if its file says how to unwind it, or nothing of the kind about any function. Compilers describe what they
+    /// write. Other code may be entered anywhere by computed jumps, and have arguments in flags: it is refused, unless the
+    /// caller knows better and sets this.
+    pub is_described: bool,
 }
 
 impl Image {
@@ -294,10 +298,11 @@ impl Image {
         let is_go = is_go(file, address);
         let here = self.address(offset).ok_or_else(outside)?;
         // Go's functions are entered at their beginning.
-        let entrances = if is_go {
-            Vec::new()
+        let (entrances, is_described) = if is_go {
+            (Vec::new(), true)
         } else {
-            entrances(file, code.clone())
+            let entrances = around::entrances(file, code.clone());
+            (entrances, around::is_described(file, address))
         };
         Ok(Function {
             name: name.to_owned(),
@@ -306,6 +311,7 @@ impl Image {
             padding: bytes(code.end, past).ok_or_else(outside)?,
             is_go,
             entrances: entrances.iter().map(|one| one - address + here).collect(),
+            is_described,
         })
     }
 
@@ -324,6 +330,7 @@ impl Image {
             is_go: true,
             // Go's functions are entered at their beginning.
             entrances: Vec::new(),
+            is_described: true,
         })
     }
 
@@ -430,36 +437,6 @@ fn is_go(file: &object::File<'_>, address: u64) -> bool {
     let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
     symbol("runtime.text").is_some_and(|start| address >= start)
         && symbol("runtime.etext").is_some_and(|end| address < end)
-}
-
-/// Addresses in a function, behind its first, that calls and jumps of other code may lead to. All code is searched for
-/// bytes that would be such an instruction, whether or not one begins there: too many are better than too few. Jumps
-/// with a distance of one byte are not looked for: only hand-written code has them.
-fn entrances(file: &object::File<'_>, function: Range<u64>) -> Vec<u64> {
-    let mut found = Vec::new();
-    for section in file
-        .sections()
-        .filter(|one| one.kind() == SectionKind::Text)
-    {
-        let Ok(bytes) = section.data() else { continue };
-        for index in 1..bytes.len().saturating_sub(4) {
-            // CALL, JMP, and the second byte of Jcc.
-            let is_branch = matches!(bytes[index], 0xe8 | 0xe9)
-                || (bytes[index] & 0xf0 == 0x80 && bytes[index - 1] == 0x0f);
-            let from = section.address().wrapping_add(index as u64);
-            if !is_branch || function.contains(&from) {
-                continue;
-            }
-            let distance = bytes[index + 1..index + 5].try_into().expect("4 bytes");
-            let target = from
-                .wrapping_add(5)
-                .wrapping_add_signed(i64::from(i32::from_le_bytes(distance)));
-            if target > function.start && target < function.end {
-                found.push(target);
-            }
-        }
-    }
-    found
 }
 
 /// The names most like one, at most three.

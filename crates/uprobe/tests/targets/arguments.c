@@ -5,9 +5,9 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include "filter.h"
 #include <stdlib.h>
 
+#include "filter.h"
 #include "site.h"
 
 unsigned long described(unsigned long a, const unsigned long *table);
@@ -16,6 +16,7 @@ asm(SITE_MACRO
 ".globl described\n"
 ".type described, @function\n"
 "described:\n"
+".cfi_startproc\n"
 "	push %rbx\n"
 "	push %rbp\n"
 "	mov %rsp, %rax\n"
@@ -51,6 +52,7 @@ asm(SITE_MACRO
 "	pop %rbp\n"
 "	pop %rbx\n"
 "	ret\n"
+".cfi_endproc\n"
 ".size described, . - described\n");
 
 /* Not on the stack, whose address differs between processes. */

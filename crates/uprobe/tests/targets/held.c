@@ -15,6 +15,7 @@ extern const char held_here[];
 asm(".globl held\n"
     ".type held, @function\n"
     "held:\n"
+    ".cfi_startproc\n"
     "	mov $62, %eax\n"
     "	syscall\n"
     "held_here:\n"
@@ -23,6 +24,7 @@ asm(".globl held\n"
     "	nop\n"
     "	nop\n"
     "	ret\n"
+    ".cfi_endproc\n"
     ".size held, . - held\n");
 
 _Static_assert(SYS_kill == 62, "the number of kill");

@@ -21,6 +21,7 @@ unsigned long step(unsigned long a, long b);
 asm(SITE_MACRO ".globl step\n"
 	       ".type step, @function\n"
 	       "step:\n"
+	       ".cfi_startproc\n"
 	       "	site begun, 0, \"8@%rdi -4@%esi\"\n"
 	       "	lea 3(%rdi,%rsi,2), %rax\n"
 	       "	mov %rax, %rcx\n"
@@ -30,6 +31,7 @@ asm(SITE_MACRO ".globl step\n"
 	       "	add $1, %rax\n"
 	       "	lea 9(%rax), %rax\n"
 	       "	ret\n"
+	       ".cfi_endproc\n"
 	       ".size step, . - step\n");
 
 static void *work(void *argument)

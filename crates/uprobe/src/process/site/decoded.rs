@@ -26,6 +26,12 @@ pub(super) struct Decoded<'a> {
 
 impl<'a> Decoded<'a> {
     pub(super) fn new(function: &'a Function) -> Result<Self> {
+        if !function.is_described {
+            return Err(Error::Unpatchable {
+                function: function.name.clone(),
+                reason: "it is written by hand, as its file does not say how to unwind it: a computed jump may lead into the replaced bytes, and its flags may be arguments\n  use a kernel uprobe for it".to_owned(),
+            });
+        }
         let mut decoder =
             Decoder::with_ip(64, &function.code, function.address, DecoderOptions::NONE);
         let mut instructions = Vec::new();

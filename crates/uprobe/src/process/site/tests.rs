@@ -12,6 +12,7 @@ fn function(code: &[u8]) -> Function {
         padding,
         is_go: false,
         entrances: Vec::new(),
+        is_described: true,
     }
 }
 

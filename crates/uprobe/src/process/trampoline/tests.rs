@@ -32,6 +32,7 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             padding,
             is_go,
             entrances: Vec::new(),
+            is_described: true,
         };
         let mut sites = vec![
             Site::entry(&function).unwrap(),
@@ -231,6 +232,7 @@ fn a_moved_call_returns_to_the_function() {
         padding,
         is_go: false,
         entrances: Vec::new(),
+        is_described: true,
     };
     let site = Site::entry(&function).unwrap();
     let context = Context {
