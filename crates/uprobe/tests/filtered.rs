@@ -9,7 +9,7 @@ use bpfcost_uprobe::{
     probes::{Attached, Error, Probes},
     process::{self, Counts},
 };
-use common::{Binary, Target, attach_at_entry};
+use common::{Binary, Target, attach_at_entry, wait_until};
 use nix::libc;
 
 /// A server that is killed for one system call.
@@ -120,4 +120,26 @@ fn programs_whose_calls_may_not_pass_are_refused_with_the_call() {
         assert!(text.contains(&says), "{text}");
         server.serve(5);
     }
+}
+
+/// Each thread has filters of its own.
+#[test]
+fn a_filter_of_any_thread_counts() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["2", "r"]);
+    let pid = process.pid();
+    let is_filtered = |thread: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status"));
+        status.is_ok_and(|status| status.contains("Seccomp:\t2"))
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = || threads().map(|one| one.unwrap().file_name().into_string().unwrap());
+    wait_until(|| names().filter(|one| is_filtered(one)).count() == 2);
+    assert!(!is_filtered(&pid.to_string()));
+    let mut probes = open(COUNT);
+    let error = match attach_at_entry(&mut probes, process.pid(), "count", "work") {
+        Err(Error::Process(process::Error::Seccomp { .. })) => return,
+        attached => attached.unwrap_err().to_string(),
+    };
+    assert!(error.contains("may not let getuid pass"), "{error}");
+    assert_eq!(process.stop().1, 0);
 }

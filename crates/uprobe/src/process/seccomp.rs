@@ -6,7 +6,7 @@
 
 use super::{
     error::Result,
-    stopped::{Stopped, has_seccomp},
+    stopped::{Stopped, has_seccomp, is_filtered},
 };
 use libc::sock_filter;
 
@@ -94,7 +94,7 @@ impl Denied {
         }
         let stopped = Stopped::all(pid)?;
         let mut filters = Some(Vec::new());
-        for thread in stopped.threads() {
+        for thread in stopped.threads().filter(|&one| is_filtered(one)) {
             match (&mut filters, stopped.filters(thread)) {
                 (Some(all), Some(more)) => all.extend(more),
                 _ => filters = None,

@@ -456,10 +456,14 @@ fn state(pid: i32, tid: i32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Returns whether a process filters its system calls.
+/// Returns whether a process filters system calls of any of its threads.
 pub(super) fn has_seccomp(pid: i32) -> Result<bool> {
-    let mode = status(pid, "Seccomp")?;
-    Ok(!matches!(mode.as_str(), "" | "0"))
+    Ok(threads(pid)?.into_iter().any(is_filtered))
+}
+
+/// Returns whether a thread's system calls are filtered.
+pub(super) fn is_filtered(tid: i32) -> bool {
+    status(tid, "Seccomp").is_ok_and(|mode| !matches!(mode.as_str(), "" | "0"))
 }
 
 fn is_child(pid: i32) -> bool {

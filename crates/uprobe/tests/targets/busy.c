@@ -6,6 +6,7 @@
  *   f  each thread also forks now and then; the child calls the functions too, uncounted
  *   p  a seccomp filter kills it for memory of its own that it maps later
  *   q  one kills it for asking who its user is
+ *   r  the same, for its threads alone and not the first
  *   g  sets the GS base first
  *   s  the alternate signal stack takes the handlers
  *   b  each thread also blocks in nanosleep, poll and futex now and then
@@ -40,7 +41,7 @@ struct line counts[MAX], handled[MAX];
 unsigned long seen[8];
 static _Atomic unsigned long wrong;
 static _Atomic int stop;
-static int churn, blocks, timed, forks, altstack;
+static int churn, blocks, timed, forks, altstack, filtered;
 static unsigned long limit = -1UL;
 static __thread int self;
 
@@ -126,6 +127,8 @@ static void *start(void *argument)
 {
 	pthread_t thread;
 
+	if (filtered)
+		filter(SYS_getuid, SECCOMP_RET_KILL_PROCESS);
 	if (!churn)
 		return caller(argument);
 	while (!stop && counts[(long)argument].calls < limit) {
@@ -152,6 +155,7 @@ int main(int argc, char **argv)
 	altstack = !!strchr(mode, 's');
 	if (strchr(mode, 'p'))
 		filter(SYS_memfd_create, SECCOMP_RET_KILL_PROCESS);
+	filtered = !!strchr(mode, 'r');
 	if (strchr(mode, 'q'))
 		filter(SYS_getuid, SECCOMP_RET_KILL_PROCESS);
 	if (strchr(mode, 'g'))
