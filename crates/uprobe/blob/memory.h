@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading memory that may not be there. What is certainly there is read as it is: a thread's own area, and the page of
- * its stack that it is on. Elsewhere, in a transaction of the CPU, a fault only ends it, and no handler runs; where it
+ * its stack that it is on. Elsewhere, the copy in the vDSO reads, whose faults the kernel ends (src/process/vdso).
+ *
+ * On kernels without it, a transaction of the CPU does, in which a fault only ends it, and no handler runs; where it
  * ends for whatever reason, the kernel reads. Without transactions, a guarded copy (guard.h), else the kernel.
  */
 #ifndef MEMORY_H
@@ -13,13 +15,33 @@
 /* Bytes that one transaction copies: what it writes has to stay in the CPU's first cache. */
 #define TRANSACTION 1024
 
-/* Strings are read in pieces that end where these do, so that no page is touched behind the string's. */
+/* Strings are read in pieces, none of which reaches into another page: the string may end before that one. */
 #define PIECE 64
 
 struct vector {
 	u64 base;
 	u64 bytes;
 };
+
+/*
+ * Whether all bytes were copied. The frame is the one that unwinders expect at that place of the vDSO: RBX, RBP, and the
+ * return address, 0 for the end of the stack.
+ */
+static u8 copy_in_vdso(void *to, u64 from, u64 bytes)
+{
+	asm volatile("push $0\n\t"
+		     "push %%rbp\n\t"
+		     "mov %%rsp, %%rbp\n\t"
+		     "push %%rbx\n\t"
+		     "call *%%rax\n\t"
+		     "pop %%rbx\n\t"
+		     "pop %%rbp\n\t"
+		     "lea 8(%%rsp), %%rsp"
+		     : "+D"(to), "+S"(from), "+c"(bytes)
+		     : "a"(environment.vdso_copy)
+		     : "rdx", "memory");
+	return !bytes;
+}
 
 static u8 copy_in_transaction(void *to, const void *from, u64 bytes)
 {
@@ -72,6 +94,11 @@ static u8 read(void *to, u64 from, u64 bytes)
 		copy(to, (void *)from, bytes);
 		return 1;
 	}
+	if (environment.vdso_copy)
+		return copy_in_vdso(to, from, bytes);
+	/* The tool has ended, and this thread was about to enter the probe. */
+	if (environment.denies_reads)
+		return 0;
 	if (!environment.has_rtm) {
 		if (bytes && bytes <= MAX_PAGES * PAGE - (from & (PAGE - 1)) &&
 		    from + bytes > from && is_guarded())
@@ -120,7 +147,9 @@ READS s64 bpf_probe_read_user_str(u8 *to, u32 bytes, u64 from)
 	u32 done = 0, some, i;
 
 	while (done < bytes) {
-		some = PIECE - (from + done) % PIECE;
+		some = PAGE - (from + done) % PAGE;
+		if (some > PIECE)
+			some = PIECE;
 		if (some > bytes - done)
 			some = bytes - done;
 		if (!read(to + done, from + done, some)) {

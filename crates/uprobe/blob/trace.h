@@ -49,8 +49,8 @@ static s64 trace(const struct map *ring, const u8 *text, u32 bytes, struct argum
 	return result;
 }
 
-READS s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64 third,
-			   const struct map *ring)
+READS_LOUDLY s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64 third,
+				  const struct map *ring)
 {
 	u64 words[3] = { first, second, third };
 	struct arguments arguments;
@@ -60,8 +60,8 @@ READS s64 bpf_trace_printk(const u8 *text, u32 bytes, u64 first, u64 second, u64
 	return trace(ring, text, bytes, &arguments);
 }
 
-READS s64 bpf_trace_vprintk(const u8 *text, u32 bytes, const u64 *words, u32 word_bytes, u64 unused,
-			    const struct map *ring)
+READS_LOUDLY s64 bpf_trace_vprintk(const u8 *text, u32 bytes, const u64 *words, u32 word_bytes,
+				   u64 unused, const struct map *ring)
 {
 	struct arguments arguments;
 

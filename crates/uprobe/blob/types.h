@@ -4,9 +4,11 @@
 #define TYPES_H
 
 /* Helpers that make no system call: the clocks ask the vDSO. */
-#define QUIET __attribute__((section(".text.quiet")))
-/* Helpers that read memory which may not be there. */
-#define READS __attribute__((section(".text.reads")))
+#define QUIET	     __attribute__((section(".text.quiet")))
+/* Helpers that read memory which may not be there: without the copy in the vDSO, by system calls. */
+#define READS	     __attribute__((section(".text.reads")))
+/* Those that make other system calls too. */
+#define READS_LOUDLY __attribute__((section(".text.loud_reads")))
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -38,6 +40,10 @@ struct environment {
 	u64 areas;
 	/* The process, as the tool numbers those that share its tables: from 1. */
 	u64 process;
+	/* A copy whose faults the kernel ends, or 0 (src/process/vdso). */
+	u64 vdso_copy;
+	/* 1 where the system calls of a read may be the process's end. */
+	u64 denies_reads;
 };
 
 __attribute__((section(".environment"), used))

@@ -1,9 +1,12 @@
 //! The helpers of one process, by what they do there.
 
 use crate::{
-    object::LoadedProgram,
-    process::Denied,
-    translate::{HelperTable, Instruction, helpers::Blob},
+    object::{LoadedObject, LoadedProgram},
+    process::{self, Denied, Runtime},
+    translate::{
+        HelperTable, Instruction,
+        helpers::{Blob, Environment},
+    },
 };
 use std::collections::BTreeSet;
 
@@ -13,15 +16,52 @@ pub(super) struct Helpers {
     table: HelperTable,
     quiet: BTreeSet<u32>,
     readers: BTreeSet<u32>,
+    needs_guard: bool,
+    /// True if the kernel ends faults of a copy: reading takes no system call.
+    has_vdso_copy: bool,
 }
 
 impl Helpers {
-    pub(super) fn new(blob: Blob) -> Self {
-        Helpers {
+    /// Puts the helpers into a process, and with them what they read memory by, for the programs of an object.
+    pub(super) fn load(
+        runtime: &mut Runtime,
+        mut environment: Environment,
+        object: &LoadedObject,
+    ) -> process::Result<Self> {
+        let Blob { bytes, readers, .. } = Blob::at(0, environment);
+        let mut programs = object.programs().iter();
+        if programs.any(|program| calls(program).any(|id| readers.contains(&id))) {
+            environment.vdso_copy = runtime.install_vdso_copy()?;
+        }
+        let Environment {
+            vdso_copy,
+            has_rtm,
+            denies_reads,
+            ..
+        } = environment;
+        let needs_guard = vdso_copy.is_none() && !has_rtm && !denies_reads;
+        if needs_guard {
+            environment.guard = Some(runtime.load_guard()?);
+        }
+        let mut blob = None;
+        let at = runtime.load(bytes.len(), |at| {
+            let blob = blob.insert(Blob::at(at, environment));
+            Ok::<_, process::Error>(blob.bytes.clone())
+        })?;
+        let blob = blob.expect("it was just made");
+        runtime.set_vdso_caller(at + blob.vdso_copy as u64);
+        Ok(Helpers {
             table: blob.helpers,
             quiet: blob.quiet,
-            readers: blob.readers,
-        }
+            readers,
+            needs_guard,
+            has_vdso_copy: vdso_copy.is_some(),
+        })
+    }
+
+    /// Returns whether those that read need the guard.
+    pub(super) fn need_guard(&self) -> bool {
+        self.needs_guard
     }
 
     pub(super) fn table(&self) -> &HelperTable {
@@ -37,8 +77,12 @@ impl Helpers {
     ) -> Option<(String, &'static str)> {
         let is_loud = |id: &u32| self.table.address(*id).is_some() && !self.quiet.contains(id);
         let call = |id: &u32| {
-            let is_reader = self.readers.contains(id);
-            if is_reader { denied.read } else { denied.ask }
+            let asks_to_read = self.readers.contains(id) && !self.has_vdso_copy;
+            if asks_to_read {
+                denied.read
+            } else {
+                denied.ask
+            }
         };
         let mut loud = calls(program).filter(is_loud);
         loud.find_map(|id| Some((HelperTable::name(id), call(&id)?)))

@@ -193,7 +193,7 @@ impl Probes {
         let taken: BTreeSet<u32> = self.targets.values().map(|target| target.number).collect();
         let free = (1..Environment::MAX_PROCESSES).find(|number| !taken.contains(number));
         let free = free.ok_or(process::Error::Full { pid })?;
-        let target = Target::open(pid, free, self.follows_children)?;
+        let target = Target::open(pid, free, self.follows_children, &self.object)?;
         let number = self.next;
         self.next += 1;
         self.targets.insert(number, target);

@@ -14,8 +14,7 @@ use crate::{
     process::{self, Memory, Program, Runtime, Shared},
     translate::{
         self, ArrayPlace, Backend as _, MachineCode, MapLayout, MapPlace, Translator,
-        helpers::{Blob, MapDescriptor},
-        most_stack,
+        helpers::MapDescriptor, most_stack,
     },
 };
 use std::{
@@ -79,7 +78,12 @@ enum Own {
 
 impl Target {
     /// A process without programs yet, with a number among those that share the maps' memory.
-    pub(super) fn open(pid: i32, number: u32, follows_children: bool) -> Result<Self> {
+    pub(super) fn open(
+        pid: i32,
+        number: u32,
+        follows_children: bool,
+        object: &LoadedObject,
+    ) -> Result<Self> {
         let mut runtime = Runtime::open(pid)?;
         let denied = runtime.denied();
         // A filter of system calls could end a child that takes its memory.
@@ -90,22 +94,13 @@ impl Target {
         environment.thread_word = runtime.thread_word();
         environment.areas = runtime.control_pages();
         environment.process = number;
-        if !environment.has_rtm && denied.read.is_none() {
-            environment.guard = Some(runtime.load_guard()?);
-        }
-        let length = Blob::at(0, environment).bytes.len();
-        let mut helpers = None;
-        runtime.load(length, |at| {
-            let blob = Blob::at(at, environment);
-            let bytes = helpers.insert(blob).bytes.clone();
-            Ok::<_, process::Error>(bytes)
-        })?;
-        let helpers = Helpers::new(helpers.expect("it was just made"));
+        environment.denies_reads = denied.read.is_some();
+        let helpers = Helpers::load(&mut runtime, environment, object)?;
         Ok(Target {
             runtime,
             number,
             attachments: 0,
-            lacks_guard: environment.guard.is_some(),
+            lacks_guard: helpers.need_guard(),
             helpers,
             maps: BTreeMap::new(),
             trace: None,

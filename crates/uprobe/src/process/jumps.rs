@@ -10,6 +10,7 @@ use super::{
     memory::Memory,
     replaced::Replaced,
     site::JUMP,
+    vdso::Patched,
 };
 use rustix::mm::{MapFlags, ProtFlags};
 use std::{
@@ -30,6 +31,7 @@ struct Shared {
     /// The address of the memory's mark, 0 where it is not known yet, and the mark.
     mark: [AtomicU64; 2],
     handlers: Handlers,
+    vdso: Patched,
     entries: [Entry; ENTRIES],
 }
 
@@ -133,9 +135,19 @@ impl Jumps {
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
     }
 
+    /// Returns whether nothing but jumps is left to restore.
+    pub(super) fn are_others_restored(&self) -> bool {
+        self.handlers().is_empty() && self.vdso().is_empty()
+    }
+
     /// The signal handlers that were replaced.
     pub(super) fn handlers(&self) -> &Handlers {
         &self.shared().handlers
+    }
+
+    /// The copy in the vDSO.
+    pub(super) fn vdso(&self) -> &Patched {
+        &self.shared().vdso
     }
 
     /// Says by which mark the process's memory is recognised.

@@ -89,6 +89,7 @@ mod support;
 mod threads;
 mod tracer;
 mod trampoline;
+mod vdso;
 mod wire;
 
 pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};

@@ -20,6 +20,10 @@ use std::{cell::Cell, collections::BTreeSet, os::unix::net::UnixStream, thread, 
 
 /// Number of times it tries that again in forked children.
 const CHILD_ATTEMPTS: u32 = 500;
+/// Number of times it tries to restore a vDSO, at growing intervals, for threads that are in a probe: while the tool
+/// waits for it (0.1 s), and when that is gone (some 10 s).
+const VDSO_ATTEMPTS: u32 = 5;
+const LAST_VDSO_ATTEMPTS: u32 = 50;
 /// Time between two attempts to stop a process that another one traces.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two looks for processes that share the memory; longer where some stay.
@@ -80,8 +84,10 @@ impl<'a> Server<'a> {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
                 }
-                [wire::RESTORE_HANDLERS] => {
-                    self.reply(self.restore_handlers().map(|()| Vec::new()));
+                [wire::RESTORE_OTHERS] => {
+                    let restored = self.restore_handlers();
+                    self.restore_vdso(VDSO_ATTEMPTS);
+                    self.reply(restored.map(|()| Vec::new()));
                     continue;
                 }
                 _ => break,
@@ -114,6 +120,7 @@ impl<'a> Server<'a> {
             }
         }
         let _ = self.restore_children(None);
+        self.restore_vdso(LAST_VDSO_ATTEMPTS);
     }
 
     /// Stops the process. One that has ended is an error: its number may be another's by now.
@@ -293,8 +300,45 @@ impl<'a> Server<'a> {
         });
     }
 
+    /// Restores the vDSO of the process and of what it has forked, which no jump leads to any more.
+    fn restore_vdso(&self, attempts: u32) {
+        let patched = self.jumps.vdso();
+        if patched.is_empty() {
+            return;
+        }
+        let restore_own = || {
+            if patched.is_in_use(self.memory)? {
+                return Ok(false);
+            }
+            let (_stopped, _sharers) = self.stop_all()?;
+            patched.restore(self.memory)
+        };
+        if !is_restored(attempts, restore_own) {
+            return;
+        }
+        let children = self.jumps.children();
+        let (mut tried, mut are_restored) = (BTreeSet::new(), true);
+        // One that was not restored yet may have forked once more.
+        while let Some(pid) = children.and_then(|inode| {
+            let mut new = descendants(inode, self.pid).into_iter();
+            new.find(|pid| !tried.contains(pid))
+        }) {
+            tried.insert(pid);
+            are_restored &= is_restored(attempts, || {
+                let _stopped = Stopped::all(pid)?;
+                patched.restore(&Memory::open(pid)?)
+            });
+        }
+        if are_restored {
+            patched.clear();
+        }
+    }
+
     /// Restores signal handlers, at the end of a tool that restored all else.
     fn restore_handlers(&self) -> Result<()> {
+        if self.jumps.handlers().is_empty() {
+            return Ok(());
+        }
         let stopped = self.stop(Stopped::all)?;
         let mut remote = None;
         let restored = self.jumps.handlers().restore(self.memory, |arguments| {
@@ -333,6 +377,19 @@ impl<'a> Server<'a> {
         // An error means that the tool is gone, and so will the next request.
         let _ = Message::reply(result).send(self.channel);
     }
+}
+
+/// Tries to restore something of a process so often. Returns whether it is restored, or the process is gone.
+fn is_restored(attempts: u32, mut restore: impl FnMut() -> Result<bool>) -> bool {
+    for attempt in 0..attempts {
+        thread::sleep(attempt * RETRY_INTERVAL);
+        match restore() {
+            Ok(true) | Err(Error::NoProcess { .. } | Error::Gone { .. }) => return true,
+            // A thread is in a probe, or another process traces it.
+            Ok(false) | Err(_) => {}
+        }
+    }
+    false
 }
 
 impl Made {

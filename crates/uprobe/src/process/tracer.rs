@@ -16,10 +16,12 @@ use super::{
     handlers::Action,
     identity::{Mark, Watched},
     jumps::{Jumps, Semaphore},
+    layout::Layout,
     memory::Memory,
     priority::Priority,
     replaced::Replaced,
     server::Server,
+    vdso::Places,
     wire::{self, Message},
 };
 use rustix::{
@@ -124,15 +126,16 @@ impl Tracer {
         helper.process.pid() == holder && ended == Ok(0)
     }
 
-    /// Returns whether there is nothing left to restore, or nothing left where to. Restores handlers.
+    /// Returns whether there is nothing left to restore, or nothing left where to. Restores what is not a jump.
     fn is_done(&self) -> bool {
-        // What is still attached is left to the tracer process: it ends by itself.
-        let restores_handlers = || {
-            let request = Message::new([wire::RESTORE_HANDLERS]);
-            self.begin("restore handlers", &request).is_ok()
-        };
         let has_jumps = !self.jumps.is_empty();
-        if !has_jumps && (self.jumps.handlers().is_empty() || restores_handlers()) {
+        let restores_others = || {
+            let request = Message::new([wire::RESTORE_OTHERS]);
+            let restored = self.begin("restore", &request);
+            restored.is_ok() && self.jumps.are_others_restored()
+        };
+        // What is still attached is left to the tracer process: it ends by itself.
+        if !has_jumps && (self.jumps.are_others_restored() || restores_others()) {
             return true;
         }
         let is_in_children = has_jumps && self.jumps.children().is_some();
@@ -166,6 +169,17 @@ impl Tracer {
     /// Which signal handlers were replaced last.
     pub(super) fn old_handlers(&self) -> [Action; 2] {
         self.jumps.handlers().old()
+    }
+
+    /// Says which instructions of the vDSO are about to be replaced, and where the memory of probes is.
+    pub(super) fn set_vdso(&self, places: Places, layout: Layout) {
+        fault::step();
+        self.jumps.vdso().set(places, layout);
+    }
+
+    /// Says which word leads helpers there.
+    pub(super) fn set_vdso_caller(&self, word: u64) {
+        self.jumps.vdso().set_caller(word);
     }
 
     /// Says by which memory forked children are known.

@@ -28,8 +28,8 @@ pub(super) const CALL: u64 = 4;
 pub(super) const FINISH: u64 = 5;
 /// Restore the functions of forked children, those of the jumps at these addresses, while nothing is stopped.
 pub(super) const RESTORE_CHILDREN: u64 = 6;
-/// Restore signal handlers.
-pub(super) const RESTORE_HANDLERS: u64 = 7;
+/// Restore what was replaced besides jumps: signal handlers, and instructions of the vDSO.
+pub(super) const RESTORE_OTHERS: u64 = 7;
 /// Write bytes: code that no thread executes yet.
 pub(super) const WRITE: u64 = 8;
 /// Write bytes that threads executed before, and have each CPU forget instructions that it read ahead.

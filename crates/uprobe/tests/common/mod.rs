@@ -9,7 +9,7 @@ pub(crate) mod program;
 
 use bpfcost_uprobe::{
     probes::{self, At, Attached, Place, Probes},
-    process::{Image, Memory, Stopped},
+    process::{Image, Memory, Stopped, mappings},
 };
 use std::{
     ffi::OsStr,
@@ -64,6 +64,15 @@ pub(crate) fn handled(pid: i32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("SigCgt:"));
     line.unwrap().to_owned()
+}
+
+/// The bytes of a process's vDSO.
+pub(crate) fn vdso(pid: i32) -> Vec<u8> {
+    let all = mappings(pid).unwrap();
+    let vdso = all.iter().find(|mapping| mapping.name == "[vdso]").unwrap();
+    let memory = Memory::open(pid).unwrap();
+    let length = (vdso.end - vdso.start) as usize;
+    memory.read_vec(vdso.start, length).unwrap()
 }
 
 /// Writes code of a process, as a debugger does: some kernels let only its tracer write it.

@@ -11,7 +11,7 @@ use bpfcost_uprobe::{
     probes::{Attached, Probes},
     process::Runtime,
 };
-use common::{Binary, Target, attach_at_entry, handled, wait_until};
+use common::{Binary, Target, attach_at_entry, handled, vdso, wait_until};
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
@@ -26,7 +26,7 @@ use std::{
 const TARGET: &str = "BPFCOST_UPROBE_TARGET";
 /// Numbers of calls for "good" and for "bad".
 const GOOD: u64 = 1000;
-const BAD: u64 = 1004;
+const BAD: u64 = 1008;
 
 /// A process whose calls are probed.
 struct Probed {
@@ -70,14 +70,7 @@ impl Probed {
     }
 
     fn reads(&self) -> Reads {
-        let values = self.probes.map(".bss").unwrap().get(&[0; 4]);
-        let values = values.unwrap().unwrap();
-        let word = |index: usize| u64::from_ne_bytes(values[8 * index..][..8].try_into().unwrap());
-        Reads {
-            read: word(0),
-            unread: word(1),
-            wrong: word(2),
-        }
+        reads_of(&self.probes)
     }
 
     fn detach(&mut self) {
@@ -91,6 +84,17 @@ impl Probed {
         } = self.reads();
         assert_eq!(read + unread + wrong, hits.hits);
         assert_eq!(wrong, 0);
+    }
+}
+
+fn reads_of(probes: &Probes) -> Reads {
+    let values = probes.map(".bss").unwrap().get(&[0; 4]);
+    let values = values.unwrap().unwrap();
+    let word = |index: usize| u64::from_ne_bytes(values[8 * index..][..8].try_into().unwrap());
+    Reads {
+        read: word(0),
+        unread: word(1),
+        wrong: word(2),
     }
 }
 
@@ -118,6 +122,21 @@ fn the_heap_is_read_and_what_is_not_there_is_not() {
             probed.detach();
         }
     }
+}
+
+#[test]
+fn strings_are_read_up_to_what_is_not_there() {
+    let mut process = Binary::compile("reads.c", &[]).start(&[]);
+    let (probes, attached) = attach(process.pid(), "on_string", "handle_string");
+    let unread = ask(&mut process, "strings") as u64;
+    let counts = probes.hits(&attached).entry;
+    let reads = reads_of(&probes);
+    let expected = Reads {
+        read: counts.hits - unread,
+        unread,
+        wrong: 0,
+    };
+    assert_eq!(reads, expected);
 }
 
 #[test]
@@ -212,6 +231,24 @@ fn handlers_are_as_before_when_the_probes_are_gone() {
             drop(probes);
             assert_eq!(handled(process.pid()), before);
         }
+    }
+}
+
+/// Where the kernel ends the faults of a copy there. The example `reads` tries all of it, in a guest too.
+#[test]
+fn the_vdso_is_as_before_when_the_probes_are_gone() {
+    let mut process = Binary::compile("reads.c", &[]).start(&[]);
+    let before = vdso(process.pid());
+    for _ in 0..3 {
+        let (mut probes, attached) = attach(process.pid(), "on_entry", "handle");
+        if vdso(process.pid()) == before {
+            return common::require::skip_as("sgx", "this kernel's vDSO has no function of SGX");
+        }
+        assert_eq!(ask(&mut process, "bad"), 0);
+        let _ = probes.detach(attached).unwrap();
+        drop(probes);
+        wait_until(|| vdso(process.pid()) == before);
+        assert_eq!(ask(&mut process, "bad"), 0);
     }
 }
 

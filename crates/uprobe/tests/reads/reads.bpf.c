@@ -69,3 +69,24 @@ int BPF_UPROBE(on_long, const void *text)
 	count(&into[0], &into[LONG / 8 - 1], error, 0x5a);
 	return 0;
 }
+
+#define ROOM 128
+
+SEC("uprobe")
+int BPF_UPROBE(on_string, const char *text, long expected)
+{
+	char into[ROOM];
+	long result = bpf_probe_read_user_str(into, sizeof(into), text);
+	__u64 last = (result - 1) & (ROOM - 1);
+	bool is_wrong = result != expected;
+
+	if (result > 0)
+		is_wrong |= into[last] != 0;
+	if (result > 1)
+		is_wrong |= into[0] != 0x5a || into[(last - 1) & (ROOM - 1)] != 0x5a;
+	if (is_wrong)
+		__sync_fetch_and_add(&all.wrong, 1);
+	else
+		__sync_fetch_and_add(result < 0 ? &all.unread : &all.read, 1);
+	return 0;
+}

@@ -2,21 +2,30 @@
  * and for each line on stdin what its command did; see `main`.
  */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BYTES  (4 * 4096)
+#define PAGE   4096
+#define BYTES  (4 * PAGE)
 #define CALLS  200000
 #define ROUNDS 10000
+/* That of the program's buffer for a string. */
+#define ROOM   128
 
 static _Atomic int is_over, rounds;
 static sigjmp_buf before;
@@ -28,6 +37,13 @@ __attribute__((noinline, noclone, used)) unsigned long handle(const char *text, 
 {
 	asm volatile("" : : "r"(text));
 	return byte + 1;
+}
+
+/* The result of reading a string. */
+__attribute__((noinline, noclone, used)) long handle_string(const char *text, long result)
+{
+	asm volatile("" : : "r"(text));
+	return result + 1;
 }
 
 static void call(const char *text)
@@ -96,31 +112,178 @@ static void *change(void *memory)
 	return NULL;
 }
 
-static void race(void)
+/* Goes on for at least so many rounds. */
+static void race(int most)
 {
 	char *memory = map();
 	pthread_t thread;
 
 	is_over = rounds = 0;
 	pthread_create(&thread, NULL, change, memory);
-	for (int i = 0; i < CALLS || rounds < ROUNDS; i++)
+	for (int i = 0; i < CALLS / ROUNDS * most || rounds < most; i++)
 		call(memory + 8);
 	is_over = 1;
 	pthread_join(thread, NULL);
 }
 
+static char *unmapped(void)
+{
+	char *memory = map();
+
+	munmap(memory, BYTES);
+	return memory;
+}
+
+static char *forbidden(void)
+{
+	char *memory = map();
+
+	mprotect(memory, BYTES, PROT_NONE);
+	return memory;
+}
+
+/* 8 bytes that are there, before a page that is not. */
+static char *edge(void)
+{
+	char *memory = map();
+
+	mprotect(memory + PAGE, BYTES - PAGE, PROT_NONE);
+	return memory + PAGE - 8;
+}
+
+/* A page of a file that ends before it. */
+static char *past_end(void)
+{
+	int file = memfd_create("reads", 0);
+	char *memory;
+
+	if (ftruncate(file, PAGE))
+		abort();
+	memory = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, file, 0);
+	close(file);
+	return memory + PAGE;
+}
+
+static char *null(void)
+{
+	return NULL;
+}
+
+static char *of_kernel(void)
+{
+	return (char *)0xffff888000000000;
+}
+
+static char *not_canonical(void)
+{
+	return (char *)0x8000000000000000;
+}
+
+static char *last(void)
+{
+	return (char *)-8;
+}
+
 /* What can't be read. */
+static const struct {
+	const char *name;
+	char *(*make)(void);
+} pointers[] = {
+	{ "null", null },	    { "unmapped", unmapped },
+	{ "forbidden", forbidden }, { "past the end", past_end },
+	{ "edge", edge },	    { "of the kernel", of_kernel },
+	{ "last", last },	    { "not canonical", not_canonical },
+};
+
+#define POINTERS (sizeof(pointers) / sizeof(*pointers))
+
 static void bad(void)
 {
-	char *gone = map();
+	char *gone = unmapped();
 
-	munmap(gone, BYTES);
 	for (int i = 0; i < 1000; i++)
 		call(gone);
-	call(NULL);
-	call((char *)0xffff888000000000);
-	call((char *)0x8000000000000000);
-	call((char *)-8);
+	for (unsigned i = 0; i < POINTERS; i++)
+		call(pointers[i].make());
+}
+
+static int read_bad(const char *name)
+{
+	for (unsigned i = 0; i < POINTERS; i++) {
+		if (!strcmp(pointers[i].name, name)) {
+			call(pointers[i].make());
+			return 0;
+		}
+	}
+	return EINVAL;
+}
+
+static void call_string(const char *text, long result)
+{
+	if (handle_string(text, result) != result + 1)
+		abort();
+}
+
+/* Strings that end before what can't be read, and others. Returns how many can't be read. */
+static int strings(void)
+{
+	char *end = edge() + 8, *middle = map() + PAGE - ROOM;
+	int unread = 0;
+
+	for (int length = 1; length < 3 * ROOM; length++) {
+		call_string(end - length, length < ROOM ? -EFAULT : ROOM);
+		unread += length < ROOM;
+	}
+	for (int length = 1; length < 3 * ROOM; length++) {
+		end[-1] = 0;
+		call_string(end - length, length < ROOM ? length : ROOM);
+		end[-1] = 0x5a;
+		/* The zero is in either page. */
+		middle[length] = 0;
+		call_string(middle, length < ROOM ? length + 1 : ROOM);
+		middle[length] = 0x5a;
+	}
+	for (unsigned i = 0; i < POINTERS; i++, unread++)
+		call_string(pointers[i].make(), -EFAULT);
+	return unread;
+}
+
+/* A child that reads the same. */
+static int child(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		for (int i = 0; i < 1000; i++)
+			call(good);
+		bad();
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* From now on, a system call that helps to read memory is the end. */
+static void filter(void)
+{
+	static const unsigned calls[] = { SYS_process_vm_readv, SYS_rt_sigprocmask,
+					  SYS_rt_sigaction,	SYS_sigaltstack,
+					  SYS_gettid,		SYS_getpid };
+	struct sock_filter code[2 * sizeof(calls) / sizeof(*calls) + 2] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+	struct sock_filter *next = code + 1;
+
+	for (unsigned i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		*next++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i], 0, 1);
+		*next++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	}
+	*next = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		abort();
 }
 
 /* Faults, and comes back by its own handler. */
@@ -151,8 +314,18 @@ int main(int count, char **arguments)
 				call(good + i % 7);
 		} else if (!strcmp(line, "bad")) {
 			bad();
+		} else if (!strncmp(line, "bad ", 4)) {
+			result = read_bad(line + 4);
+		} else if (!strcmp(line, "strings")) {
+			result = strings();
+		} else if (!strcmp(line, "child")) {
+			result = child();
+		} else if (!strcmp(line, "filter")) {
+			filter();
 		} else if (!strcmp(line, "race")) {
-			race();
+			race(ROUNDS);
+		} else if (!strcmp(line, "short race")) {
+			race(ROUNDS / 50);
 		} else if (!strcmp(line, "faults")) {
 			result = faults(100);
 		} else if (!strcmp(line, "crash")) {

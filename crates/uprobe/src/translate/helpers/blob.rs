@@ -15,6 +15,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/helpers.o"));
 /// Sections of helpers of a kind, as `blob/types.h` names them.
 const QUIET: &str = ".text.quiet";
 const READERS: &str = ".text.reads";
+const LOUD_READERS: &str = ".text.loud_reads";
 
 /// Sections begin at multiples of this.
 const ALIGNMENT: usize = 64;
@@ -28,10 +29,12 @@ pub struct Blob {
     pub code_bytes: usize,
     /// The helpers' addresses.
     pub helpers: HelperTable,
-    /// The helpers that make no system call.
+    /// The helpers that make no system call there.
     pub quiet: BTreeSet<u32>,
     /// The helpers that read memory which may not be there.
     pub readers: BTreeSet<u32>,
+    /// Offset in the bytes of the word that holds [`Environment::vdso_copy`], 0 where there is none.
+    pub vdso_copy: usize,
 }
 
 impl Blob {
@@ -70,6 +73,7 @@ impl Blob {
         relocate(&file, &mut bytes, &place);
         let mut helpers = HelperTable::new();
         let (mut quiet, mut readers) = (BTreeSet::new(), BTreeSet::new());
+        let mut vdso_copy = None;
         for symbol in file.symbols() {
             let (Ok(name), Some(section)) = (symbol.name(), symbol.section_index()) else {
                 continue;
@@ -78,6 +82,7 @@ impl Blob {
                 let start = place(section, symbol.address());
                 let value = environment.to_bytes();
                 bytes[start..start + value.len()].copy_from_slice(&value);
+                vdso_copy = Some(start + 8 * Environment::VDSO_COPY);
             }
             let id = name.strip_prefix("bpf_").and_then(helper_id);
             if let (SymbolKind::Text, Some(id)) = (symbol.kind(), id) {
@@ -85,7 +90,13 @@ impl Blob {
                 let section = file.section_by_index(section);
                 match section.and_then(|section| section.name()) {
                     Ok(QUIET) => drop(quiet.insert(id)),
-                    Ok(READERS) => drop(readers.insert(id)),
+                    Ok(READERS) => {
+                        readers.insert(id);
+                        if environment.vdso_copy.is_some() {
+                            quiet.insert(id);
+                        }
+                    }
+                    Ok(LOUD_READERS) => drop(readers.insert(id)),
                     _ => {}
                 }
             }
@@ -96,6 +107,7 @@ impl Blob {
             helpers,
             quiet,
             readers,
+            vdso_copy: vdso_copy.expect("the helpers have an environment"),
         }
     }
 }

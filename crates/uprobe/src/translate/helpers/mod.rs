@@ -44,6 +44,11 @@ pub struct Environment {
     pub has_areas: bool,
     /// Device and inode of the target's PID namespace.
     pub namespace: (u64, u64),
+    /// The address of a copy whose faults the kernel ends, in the target's vDSO. Without it, transactions read, or the guard.
+    pub vdso_copy: Option<u64>,
+    /// True if a filter may not let the system calls of a read pass. What the copy in the vDSO can't read is an
+    /// error then, and so is every read where it is gone.
+    pub denies_reads: bool,
     /// A copy whose faults end it, and the signal handler that ends them, where the process has them.
     pub guard: Option<(u64, u64)>,
     /// The offset from a thread's FS base of the word that holds its number. Without it, threads ask the kernel each time.
@@ -60,8 +65,12 @@ impl Environment {
     /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
     pub const MAX_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
 
+    const WORDS: usize = 14;
+    /// The word with the address of the copy in the vDSO.
+    const VDSO_COPY: usize = 12;
+
     /// Returns the bytes, as `blob/types.h` has them.
-    fn to_bytes(self) -> [u8; 96] {
+    fn to_bytes(self) -> [u8; 8 * Self::WORDS] {
         let (copy, handler) = self.guard.unwrap_or_default();
         let words = [
             self.clock_gettime.unwrap_or(0),
@@ -76,8 +85,10 @@ impl Environment {
             self.areas.0,
             self.areas.1,
             self.process.into(),
+            self.vdso_copy.unwrap_or(0),
+            self.denies_reads.into(),
         ];
-        let mut bytes = [0; 96];
+        let mut bytes = [0; 8 * Self::WORDS];
         for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
