@@ -30,6 +30,7 @@ mod lacking;
 mod measures;
 mod planted;
 mod program;
+mod reads;
 mod require;
 mod stack;
 mod visit;
