@@ -46,6 +46,7 @@ pub mod syscount;
 mod table;
 pub mod timed;
 pub mod timing;
+pub mod typed;
 pub mod unwind;
 
 pub use attachments::{Attachment, links, perf_events};

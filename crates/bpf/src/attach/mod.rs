@@ -42,7 +42,10 @@ pub(crate) use kernel::{
 pub use maps::BodyMaps;
 pub(crate) use net::cgroup_root;
 pub use probe::{ProbeCounts, ProbePrograms};
-pub use process_object::{ProcessCounts, ProcessObject};
+pub use process_object::{
+    MapContents, ObjectCounts, ObjectEvent, ProcessCounts, ProcessObject, ProgramCounts, Report,
+    Subjects,
+};
 pub use shared_calls::{SharedCalls, SharedCallsResult};
 pub use sites::{LoadedSites, Mechanism, SiteCounts, Sites};
 pub use types::Attach;

@@ -316,7 +316,7 @@ fn what_can_not_run_in_a_servers_process_is_told() {
         (
             "user:misplaced.bpf.o:in_kernel",
             2,
-            &["has no form in user space", "user:FILE.bpf.o:PROGRAM"],
+            &["has no form in user space", "FILE.bpf.o:PROGRAM"],
         ),
         (
             "user:misplaced.bpf.o:nowhere",

@@ -267,11 +267,21 @@ impl Probes {
 
     /// Restores the functions. Returns what the probes did, those of all functions together.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
+        Ok(sum(&self.restore(attached)?))
+    }
+
+    /// Restores the functions. Returns what the program at each place did, as [`Self::counts`] does: no call is between
+    /// the counts and the restored functions.
+    pub fn detach_counted(&mut self, attached: Attached) -> Result<Vec<Counts>> {
+        Ok(self.restore(attached)?.iter().map(all_counts).collect())
+    }
+
+    fn restore(&mut self, attached: Attached) -> Result<Vec<Hits>> {
         let Some(target) = self.targets.get_mut(&attached.target) else {
-            return Ok(Hits::default());
+            return Ok(Vec::new());
         };
         target.attachments -= 1;
-        Ok(sum(&target.runtime.detach(attached.attachment)?))
+        Ok(target.runtime.detach(attached.attachment)?)
     }
 
     /// Returns what the probes did so far.
@@ -288,13 +298,7 @@ impl Probes {
         self.reuse_children();
         let target = self.targets.get(&attached.target);
         let places = target.map(|target| target.runtime.hits(&attached.attachment));
-        let count = |hits: &Hits| {
-            let mut counts = hits.entry;
-            add(&mut counts, hits.returns);
-            add(&mut counts, hits.inside);
-            counts
-        };
-        places.iter().flatten().map(count).collect()
+        places.iter().flatten().map(all_counts).collect()
     }
 
     /// Reads the records that the processes' rings have for a map: `take` gets the process and the record. Also releases
@@ -348,6 +352,14 @@ fn sum(probes: &[Hits]) -> Hits {
         add(&mut all.inside, hits.inside);
     }
     all
+}
+
+/// Counts of the program at one place, wherever in the function that is.
+fn all_counts(hits: &Hits) -> Counts {
+    let mut counts = hits.entry;
+    add(&mut counts, hits.returns);
+    add(&mut counts, hits.inside);
+    counts
 }
 
 fn add(all: &mut Counts, more: Counts) {

@@ -153,6 +153,18 @@ impl Starts {
         Ok(starts)
     }
 
+    /// Also stops what this process, or one that descends from it, starts from now on. With [`Starters::All`], it stops
+    /// them anyway.
+    pub fn add_starter(&self, pid: i32) -> Result<()> {
+        let added = self.roots.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
+        added.map_err(|source| failed("the BPF program that stops processes", source))
+    }
+
+    /// Takes back [`Self::add_starter`]: a process that ended, whose number another may get.
+    pub fn remove_starter(&self, pid: i32) {
+        let _ = self.roots.delete(&pid.to_ne_bytes());
+    }
+
     /// Attaches the uprobes, once there is a process that lets others go.
     fn attach(&mut self, points: &[(&Path, u64)]) -> Result<()> {
         let failed = |source| failed("the BPF program that stops processes", source);

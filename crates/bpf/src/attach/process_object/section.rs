@@ -23,6 +23,8 @@ const USDT: &str = "usdt";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) program: String,
+    /// The section's name.
+    pub(super) text: String,
     pub(super) file: String,
     /// The path that `file` leads to, if it is one.
     real: PathBuf,
@@ -72,8 +74,8 @@ impl Section {
         let known = KINDS.iter().find(|(name, _)| *name == kind);
         if known.is_none() && kind != USDT {
             return Err(format!(
-                "{program} is of the section {section}, which has no form in user space\n  Name the programs that \
-                 have one (uprobe/…, uretprobe/…, usdt/…): user:FILE.bpf.o:PROGRAM"
+                "{program} is of the section {section}, which has no form in user space\n  Name the program that \
+                 has one (uprobe/…, uretprobe/…, usdt/…): FILE.bpf.o:PROGRAM"
             ));
         }
         let parts = place.split_once(':');
@@ -103,6 +105,7 @@ impl Section {
         };
         Ok(Section {
             program: program.to_owned(),
+            text: section.to_owned(),
             file: file.to_owned(),
             real: fs::canonicalize(file).unwrap_or_else(|_| file.into()),
             target,
