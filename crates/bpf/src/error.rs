@@ -59,6 +59,42 @@ pub enum Error {
     Refused(String),
 }
 
+impl Error {
+    /// Returns true if what was given is wrong on every machine: a file that is no object, or an object that can't be
+    /// attached, or not run in user space.
+    pub fn is_input(&self) -> bool {
+        use bpfcost_uprobe::{object, probes, process};
+        match self {
+            Error::UserObject { is_input, .. } => *is_input,
+            Error::User(error) => matches!(
+                error,
+                probes::Error::Process(process::Error::Elf { .. })
+                    | probes::Error::Object(
+                        object::Error::Open { .. } | object::Error::Arena { .. }
+                    )
+                    | probes::Error::Translate { .. }
+                    | probes::Error::TailCallStack { .. }
+                    | probes::Error::Usdt { .. }
+                    | probes::Error::NoProgram { .. }
+                    | probes::Error::NoMap { .. }
+                    | probes::Error::WrongMap { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a process ended that programs were to run in.
+    pub fn is_of_ended_process(&self) -> bool {
+        use bpfcost_uprobe::{probes, process};
+        matches!(
+            self,
+            Error::User(probes::Error::Process(
+                process::Error::NoProcess { .. } | process::Error::Gone { .. }
+            ))
+        )
+    }
+}
+
 /// An answer of the kernel, as [`Error::Failed`] holds it.
 pub(crate) trait IntoSource {
     fn into_source(self) -> libbpf_rs::Error;

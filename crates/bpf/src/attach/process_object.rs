@@ -15,7 +15,7 @@ use std::{
 };
 
 use bpfcost_uprobe::{
-    object::{Choice, LoadedObject, LoadedProgram},
+    object::{self, Choice, LoadedObject, LoadedProgram},
     probes::{self, Attached, Place, Probes},
     process::{self, Image, Mapping, Memory, Starts},
 };
@@ -46,8 +46,8 @@ pub struct ProcessObject {
     rings: Vec<String>,
     /// True if programs write lines of text, which count as records.
     writes_lines: bool,
-    /// True if forked children, and what descendants start, run the programs too.
-    follows_children: bool,
+    /// True if what descendants start runs the programs too.
+    follows_starts: bool,
     /// Stops descendants that start a section's file.
     starts: Option<Starts>,
     /// Stops processes that start a file that was named.
@@ -93,8 +93,8 @@ const MOST_KEPT: usize = 1000;
 impl ProcessObject {
     /// Loads an object, or one program of it alone.
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
-        let bytes =
-            fs::read(path).map_err(|error| wrong(path, format!("cannot read it: {error}")))?;
+        let bytes = fs::read(path)
+            .map_err(|error| wrong(path, format!("cannot read it: {error}\n  Check the path")))?;
         listen();
         let named: Vec<&str> = only.into_iter().collect();
         let choice = Choice {
@@ -102,7 +102,14 @@ impl ProcessObject {
             ..Choice::default()
         };
         let object = LoadedObject::from_bytes(&path.display().to_string(), &bytes, &choice);
-        let object = object.map_err(probes::Error::from)?;
+        let object = object.map_err(|error| match error {
+            object::Error::Open { .. } if !is_elf(&bytes) => {
+                let words =
+                    "it is no BPF object\n  Compile it: clang -O2 -g -target bpf -c FILE.bpf.c";
+                wrong(path, words.to_owned())
+            }
+            other => probes::Error::from(other).into(),
+        })?;
         if object.programs().is_empty() {
             let words = match only {
                 Some(only) => format!("there is no program {only} in it"),
@@ -120,9 +127,16 @@ impl ProcessObject {
             let section = Section::parse(&program.name, &program.section);
             sections.push(section.map_err(|words| wrong(path, words))?);
         }
+        if sections.is_empty() {
+            let words =
+                "no section says where a program is to run\n  Write SEC(\"uprobe/FILE:FUNCTION\")";
+            return Err(wrong(path, words.to_owned()));
+        }
         let writes_lines = object.programs().iter().any(LoadedProgram::writes_lines);
         let rings = object.maps().iter().filter(|map| map.is_ring());
         let rings = rings.map(|map| map.name.clone()).collect();
+        let mut probes = Probes::new(object)?;
+        probes.follow_children();
         Ok(ProcessObject {
             path: path.to_owned(),
             ended: no_counts(&sections),
@@ -130,7 +144,7 @@ impl ProcessObject {
             types: ObjectTypes::read(&bytes),
             rings,
             writes_lines,
-            follows_children: true,
+            follows_starts: true,
             starts: None,
             named_starts: None,
             attached: Vec::new(),
@@ -139,13 +153,13 @@ impl ProcessObject {
             kept: 0,
             forgotten: 0,
             taken: BufferCounts::default(),
-            probes: Probes::new(object)?,
+            probes,
         })
     }
 
-    /// Leaves forked children, and what descendants start, without the programs. To be called before anything is attached.
-    pub fn ignore_children(&mut self) {
-        self.follows_children = false;
+    /// Leaves what descendants start without the programs. Forked children run them, as they have their parent's code.
+    pub fn ignore_starts(&mut self) {
+        self.follows_starts = false;
     }
 
     /// The types that the object has for its maps and records.
@@ -227,9 +241,6 @@ impl ProcessObject {
             cookie: found.cookie,
         });
         let places: Vec<Place<'_>> = places.collect();
-        if self.follows_children {
-            self.probes.follow_children();
-        }
         let attached = match self.probes.attach(pid, &places) {
             Err(probes::Error::Process(error)) => while_mapped(pid, &used, Err(error))?,
             other => Some(other?),
@@ -368,6 +379,10 @@ fn no_counts(sections: &[Section]) -> ObjectCounts {
         programs: programs.collect(),
         missed: 0,
     }
+}
+
+fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
 }
 
 /// An error of what was given, which is one on any machine.

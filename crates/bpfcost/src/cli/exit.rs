@@ -40,8 +40,13 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
         return Some(Exit::known(failure.exit));
     }
     if let Some(error) = cause.downcast_ref::<bpfcost_bpf::Error>() {
-        let is_input = matches!(error, bpfcost_bpf::Error::UserObject { is_input: true, .. });
-        return Some(if is_input { Exit::Usage } else { Exit::Lacking });
+        return Some(if error.is_input() {
+            Exit::Usage
+        } else if error.is_of_ended_process() {
+            Exit::Failed
+        } else {
+            Exit::Lacking
+        });
     }
     let of_type = [
         (cause.is::<GuestError>(), Exit::Lacking),

@@ -18,6 +18,7 @@ mod outside;
 mod overhead;
 mod parse;
 mod place;
+mod probe;
 mod program;
 mod progress;
 mod reaper;
@@ -73,6 +74,7 @@ enum Command {
     Run(run::Args),
     Overhead(overhead::Args),
     Program(program::Args),
+    Probe(probe::Args),
     Stack(stack::Args),
     Top(top::Args),
     Compare(compare::Args),
@@ -134,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Overhead(args) => overhead::run(&args),
         Command::Program(args) => program::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Stack(args) => stack::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Compare(args) => compare::run(&args, store::sessions().as_ref()),

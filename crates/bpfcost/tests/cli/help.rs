@@ -5,13 +5,14 @@ use std::time::Instant;
 use crate::tool::Tool;
 
 /// The commands that people type; the first is the program itself.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "",
     "check",
     "list",
     "run",
     "overhead",
     "program",
+    "probe",
     "top",
     "stack",
     "compare",

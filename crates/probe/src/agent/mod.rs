@@ -96,10 +96,7 @@ impl AgentReply {
     fn from_error(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-        let wrong = |cause: &bpfcost_bpf::Error| {
-            matches!(cause, bpfcost_bpf::Error::UserObject { is_input: true, .. })
-        };
-        if causes.any(wrong) {
+        if causes.any(bpfcost_bpf::Error::is_input) {
             AgentReply::Wrong(text)
         } else {
             AgentReply::Failed(text)

@@ -221,6 +221,13 @@ impl Probes {
         target.is_none_or(|target| !target.runtime.is_there() && target.runtime.children() == 0)
     }
 
+    /// Returns whether the process ended, or runs another program than the one that was attached to, and no child runs the
+    /// programs any more. Of a process that had some, this looks through all processes.
+    pub fn has_ended(&self, attached: &Attached) -> bool {
+        let target = self.targets.get(&attached.target);
+        target.is_none_or(|target| !target.runtime.is_there() && !target.runtime.has_children())
+    }
+
     /// Frees what is kept of processes that ended, or run another program, if nothing is attached there and no child may
     /// run the programs: the values of their threads, and records that were not read.
     pub fn forget_ended(&mut self) {

@@ -17,7 +17,7 @@ use crate::{
 pub struct MapContents {
     /// The name; that of the global variables' maps is their section's.
     pub name: String,
-    /// The type, in words.
+    /// The type, as BPF names it; `variables` for global variables.
     pub kind: &'static str,
     /// The most entries.
     pub capacity: u32,
@@ -64,17 +64,17 @@ impl ProcessObject {
     }
 }
 
-/// Words for a type; none for one that has no entries to show.
+/// The name of a type; none for one that has no entries to show.
 fn kind(map: &LoadedMap) -> Option<&'static str> {
     Some(match map.kind {
         MapType::Array if map.name.contains('.') => "variables",
         MapType::Array => "array",
-        MapType::PercpuArray => "array, threads summed",
+        MapType::PercpuArray => "percpu_array",
         MapType::Hash => "hash",
-        MapType::LruHash => "LRU hash",
-        MapType::PercpuHash => "hash, threads summed",
-        MapType::LruPercpuHash => "LRU hash, threads summed",
-        MapType::StackTrace => "stacks",
+        MapType::LruHash => "lru_hash",
+        MapType::PercpuHash => "percpu_hash",
+        MapType::LruPercpuHash => "lru_percpu_hash",
+        MapType::StackTrace => "stack_trace",
         _ => return None,
     })
 }
@@ -102,10 +102,8 @@ fn read(
                 } else {
                     sum(value, &open.of_threads(number)?)
                 };
-                entries.extend(
-                    one.filter(|one| !one.is_zero())
-                        .map(|one| (index(number), one)),
-                );
+                let is_shown = |one: &Value| section(&map.name).is_some() || !one.is_zero();
+                entries.extend(one.filter(is_shown).map(|one| (index(number), one)));
             }
             entries
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bpfcost_uprobe::{
-    probes,
+    probes::{self, Attached, Probes},
     process::{self, Starters, Starts},
 };
 
@@ -27,7 +27,7 @@ const LOOKS: u32 = 10;
 pub enum Subjects<'a> {
     /// These processes. Each has to execute a file of a section.
     All(&'a [u32]),
-    /// Those of these processes that execute a file of a section: one at least, where there are processes.
+    /// Those of these processes that execute a file of a section: one at least, unless others are followed.
     Any(&'a [u32]),
     /// Processes that start this file from now on: all, or those that descend from one process.
     Starting(&'a Path, Option<u32>),
@@ -172,28 +172,47 @@ impl ProcessObject {
         }
         for (one, is_named) in started {
             let pid = one.pid();
-            let done = self.attach_started(pid, is_named, report);
-            if let Err(error) = done {
-                self.ended.missed += 1;
-                report(ObjectEvent::Failed(pid, &error));
+            match self.attach_started(pid, is_named, report) {
+                // What it starts may execute one.
+                Ok(Outcome::NoFile) if is_named && !self.follows_starts => {
+                    let error = self.no_file("it does not execute");
+                    report(ObjectEvent::Failed(pid, &error));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.ended.missed += 1;
+                    report(ObjectEvent::Failed(pid, &error));
+                }
             }
         }
-        self.end_those_over(report)
+        self.end_those(Probes::is_over, report)
     }
 
-    fn attach_started(&mut self, pid: i32, is_named: bool, report: &mut Report<'_>) -> Result<()> {
+    fn attach_started(
+        &mut self,
+        pid: i32,
+        is_named: bool,
+        report: &mut Report<'_>,
+    ) -> Result<Outcome> {
         if is_named {
             self.follow_descendants(&[pid])?;
         }
-        match self.attach_one(pid, report)? {
-            Outcome::NoFile if is_named => Err(self.no_file("it")),
-            _ => Ok(()),
-        }
+        self.attach_one(pid, report)
     }
 
-    /// Counts what was done in processes that ended.
-    fn end_those_over(&mut self, report: &mut Report<'_>) -> Result<()> {
-        let is_over = |process: &mut Process| self.probes.is_over(&process.attached);
+    /// Detaches from processes that ended together with all forked children that ran the programs. [`Self::wait_for`] does that
+    /// of processes without such children; this looks through all processes.
+    pub fn detach_ended(&mut self, report: &mut Report<'_>) -> Result<()> {
+        self.end_those(Probes::has_ended, report)
+    }
+
+    /// Detaches from some processes that ended, and counts what was done there.
+    fn end_those(
+        &mut self,
+        is_over: impl Fn(&Probes, &Attached) -> bool,
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        let is_over = |process: &mut Process| is_over(&self.probes, &process.attached);
         let over: Vec<Process> = self.attached.extract_if(.., is_over).collect();
         if over.is_empty() {
             return Ok(());
@@ -221,8 +240,8 @@ impl ProcessObject {
         done
     }
 
-    /// Attaches all that was loaded to these processes, and, unless [`Self::ignore_children`] was called, to their forked children
-    /// and to what descends from them and starts a section's file.
+    /// Attaches all that was loaded to these processes and their forked children, and, unless [`Self::ignore_starts`] was called, to
+    /// what descends from them and starts a section's file.
     ///
     /// What starts later is stopped until [`Self::wait_for`] attaches to it.
     pub fn probe(&mut self, subjects: Subjects<'_>, report: &mut Report<'_>) -> Result<()> {
@@ -242,7 +261,9 @@ impl ProcessObject {
                 for pid in pids {
                     match self.attach_one(pid, report)? {
                         Outcome::Attached | Outcome::Known => {}
-                        Outcome::NoFile => return Err(self.no_file(&format!("process {pid}"))),
+                        Outcome::NoFile => {
+                            return Err(self.no_file(&format!("process {pid} does not execute")));
+                        }
                         Outcome::Gone => {
                             return Err(probes::Error::from(process::Error::Gone { pid }).into());
                         }
@@ -260,8 +281,9 @@ impl ProcessObject {
                 })?;
                 match first.filter(|_| self.attached.is_empty()) {
                     Some((_, words)) => Err(Error::Refused(words)),
-                    None if self.attached.is_empty() && !pids.is_empty() => {
-                        Err(self.no_file("none of the processes"))
+                    // Others may come.
+                    None if self.attached.is_empty() && !self.follows_starts => {
+                        Err(self.no_file("none of the processes executes"))
                     }
                     None => Ok(()),
                 }
@@ -296,7 +318,7 @@ impl ProcessObject {
 
     /// From now on, stops what these processes, or those that descend from them, start, if it is a section's file.
     fn follow_descendants(&mut self, pids: &[i32]) -> Result<()> {
-        if !self.follows_children || pids.is_empty() {
+        if !self.follows_starts || pids.is_empty() {
             return Ok(());
         }
         if let Some(starts) = &self.starts {
@@ -319,16 +341,13 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// An error about processes, such as "process 12", that execute nothing of the object.
-    fn no_file(&self, which: &str) -> Error {
+    /// An error about processes that execute nothing of the object. `who` ends with that verb.
+    fn no_file(&self, who: &str) -> Error {
         let files: BTreeSet<&str> = self.sections.iter().map(|one| one.file.as_str()).collect();
         let files: Vec<&str> = files.into_iter().collect();
         let words = format!(
-            "{which} executes {}, which the sections name\n  Compare the sections' files with /proc/PID/maps",
-            match files.as_slice() {
-                [file] => format!("not {file}"),
-                files => format!("none of {}", files.join(", ")),
-            }
+            "{who} {}, which the sections name\n  Compare the sections' files with /proc/PID/maps",
+            files.join(" or ")
         );
         wrong(&self.path, words)
     }
