@@ -67,6 +67,7 @@ mod mistakes;
 mod pipes;
 mod pools;
 mod privilege;
+mod probe;
 mod program;
 mod records;
 mod resumes;

@@ -17,7 +17,7 @@ use bpfcost_text::number::count;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Args, output::Output};
-use crate::cli::exit::{lacking, usage};
+use crate::cli::exit::usage;
 
 /// Time that a command has to end after SIGTERM, and the interval at which that is looked at.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -296,7 +296,7 @@ fn not_a_program(file: &Path, error: anyhow::Error) -> anyhow::Error {
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut begin))
         .is_ok_and(|()| begin == *b"#!");
     if is_script {
-        return lacking(format!(
+        return usage(format!(
             "{} is a script, which its interpreter executes\n  Name the interpreter's file",
             file.display()
         ));
