@@ -18,9 +18,9 @@ const MAPS: &str = ".maps";
 /// Types of an object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectTypes {
-    /// Of keys and values, by the map's name.
+    /// Types of keys and values, by the map's name.
     maps: BTreeMap<String, (Option<DataType>, Option<DataType>)>,
-    /// Of the variables of a section, such as `.bss`.
+    /// Types of the variables of a section, such as `.bss`.
     sections: BTreeMap<String, DataType>,
     structs: BTreeMap<String, DataType>,
 }

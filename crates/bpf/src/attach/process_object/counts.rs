@@ -15,7 +15,7 @@ pub struct ProcessCounts {
 pub struct ProgramCounts {
     /// The program's name.
     pub program: String,
-    /// Its section.
+    /// The name of the program's section.
     pub section: String,
     /// Number of processes that it was attached to. Their forked children, which run it too, are not counted.
     pub processes: u64,

@@ -1,4 +1,4 @@
-//! What happens while an object is in processes.
+//! Events of an object in processes.
 
 use bpfcost_uprobe::probes::TraceLine;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 /// An event of an object in processes.
 #[derive(Debug)]
 pub enum ObjectEvent<'a> {
-    /// Its programs are in this process now, or more of them.
+    /// The programs are in this process now, or more of them.
     Attached(i32),
     /// They are not, though they should be. It goes on without them.
     Failed(i32, &'a Error),

@@ -243,7 +243,7 @@ impl ProcessObject {
     /// Attaches all that was loaded to these processes and their forked children, and, unless [`Self::ignore_starts`] was called, to
     /// what descends from them and starts a section's file.
     ///
-    /// What starts later is stopped until [`Self::wait_for`] attaches to it.
+    /// A process that starts later is stopped until [`Self::wait_for`] attaches to it.
     pub fn probe(&mut self, subjects: Subjects<'_>, report: &mut Report<'_>) -> Result<()> {
         self.keeps_values = self.has_values_of_threads();
         let done = self.probe_all(subjects, report);

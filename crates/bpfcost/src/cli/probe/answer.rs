@@ -67,7 +67,7 @@ impl Answer {
         )
     }
 
-    /// What is not in the numbers above.
+    /// Sentences on what is not in the numbers.
     fn notes(&self) -> Vec<String> {
         let notes = [
             (

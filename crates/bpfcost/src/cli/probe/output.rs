@@ -124,24 +124,24 @@ impl Output {
         }
     }
 
-    fn line<'a>(&self, event: &ObjectEvent<'a>) -> Line<'a> {
+    fn line<'a>(&self, event: &ObjectEvent<'a>) -> EventLine<'a> {
         match event {
-            ObjectEvent::Attached(pid) => Line::Attached { pid: *pid },
-            ObjectEvent::Ended(pid) => Line::Ended { pid: *pid },
-            ObjectEvent::Failed(pid, error) => Line::Failed {
+            ObjectEvent::Attached(pid) => EventLine::Attached { pid: *pid },
+            ObjectEvent::Ended(pid) => EventLine::Ended { pid: *pid },
+            ObjectEvent::Failed(pid, error) => EventLine::Failed {
                 pid: *pid,
                 error: error.to_string(),
             },
             ObjectEvent::Record { map, pid, bytes } => {
                 let value = self.value(bytes);
-                Line::Record {
+                EventLine::Record {
                     pid: *pid,
                     map,
                     bytes: value.is_none().then(|| Value::Bytes(bytes.to_vec())),
                     value,
                 }
             }
-            ObjectEvent::Line(line) => Line::Line {
+            ObjectEvent::Line(line) => EventLine::Line {
                 pid: line.pid,
                 thread: line.thread,
                 cpu: line.cpu,
@@ -155,7 +155,7 @@ impl Output {
 /// An event, for programs. The shape is documented in docs/user-probes.md.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-enum Line<'a> {
+enum EventLine<'a> {
     Attached {
         pid: i32,
     },
