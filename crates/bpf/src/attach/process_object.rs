@@ -9,6 +9,7 @@ mod mapped;
 mod section;
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fs,
     path::{Path, PathBuf},
@@ -41,7 +42,9 @@ use section::{Found, Section};
 pub struct ProcessObject {
     path: PathBuf,
     sections: Vec<Section>,
-    types: ObjectTypes,
+    /// The object file, for its types.
+    bytes: Vec<u8>,
+    types: OnceCell<ObjectTypes>,
     /// The ring buffers, by name.
     rings: Vec<String>,
     /// True if programs write lines of text, which count as records.
@@ -87,7 +90,7 @@ enum Outcome {
     Gone,
 }
 
-/// Ended processes whose threads' values are kept, if a map has such values.
+/// Number of ended processes whose threads' values are kept, if a map has such values.
 const MOST_KEPT: usize = 1000;
 
 impl ProcessObject {
@@ -141,7 +144,8 @@ impl ProcessObject {
             path: path.to_owned(),
             ended: no_counts(&sections),
             sections,
-            types: ObjectTypes::read(&bytes),
+            types: OnceCell::new(),
+            bytes,
             rings,
             writes_lines,
             follows_starts: true,
@@ -164,7 +168,7 @@ impl ProcessObject {
 
     /// The types that the object has for its maps and records.
     pub fn types(&self) -> &ObjectTypes {
-        &self.types
+        self.types.get_or_init(|| ObjectTypes::read(&self.bytes))
     }
 
     /// Returns true if programs are attached to a process that runs, or that has forked children that run.
@@ -182,8 +186,8 @@ impl ProcessObject {
         })
     }
 
-    /// Returns of how many ended processes the threads' values are not in the maps any more: those of the last 1,000 are kept,
-    /// if there are maps with such values.
+    /// Returns of how many ended processes the threads' values are not in the maps any more, if there are maps with such values:
+    /// they are dropped whenever more than 1,000 have ended.
     pub fn forgotten(&self) -> u64 {
         if self.keeps_values { self.forgotten } else { 0 }
     }

@@ -115,7 +115,7 @@ impl DataType {
             | DataType::Fields(_, bytes) => *bytes,
             DataType::Bool => 1,
             DataType::Address => 8,
-            DataType::List(one, count) => one.bytes() * count,
+            DataType::List(one, count) => one.bytes().saturating_mul(*count),
         }
     }
 

@@ -51,8 +51,8 @@ impl ProcessObject {
                 .into(),
             });
         };
-        let key = self.types.key(&map.name, map.key_size as usize);
-        let value = self.types.value(&map.name, map.value_size as usize);
+        let key = self.types().key(&map.name, map.key_size as usize);
+        let value = self.types().value(&map.name, map.value_size as usize);
         let mut entries = read(&self.probes, map, &key, &value)?;
         entries.sort();
         Ok(MapContents {

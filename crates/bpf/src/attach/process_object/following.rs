@@ -328,10 +328,10 @@ impl ProcessObject {
                 .map_err(probes::Error::from)?);
         }
         let (files, _open) = self.files(pids)?;
-        if Starts::is_supported() && !files.is_empty() {
-            self.stop_starts(&files, pids)?;
+        if files.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.stop_starts(&files, pids)
     }
 
     fn stop_starts(&mut self, files: &[PathBuf], starters: &[i32]) -> Result<()> {

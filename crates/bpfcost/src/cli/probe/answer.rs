@@ -83,7 +83,7 @@ impl Answer {
             (
                 self.forgotten,
                 "processes whose threads' values are not in the maps",
-                "Those of the last 1,000 that ended are",
+                "They are dropped whenever more than 1,000 have ended",
             ),
         ];
         let notes = notes.into_iter().filter(|(number, ..)| *number > 0);
