@@ -118,11 +118,10 @@ impl Children {
         if self.queue.left() > FEW || next_look.is_some_and(|next| begun < next) {
             return Ok(());
         }
-        // Another tool that does it leaves nothing to do. Closing the file unlocks it.
-        let locked = open_again(&self.file)?;
-        if !lock(&locked)? {
+        // Another tool that does it leaves nothing to do.
+        let Some(_locked) = Locked::take(open_again(&self.file)?)? else {
             return Ok(());
-        }
+        };
         let mut ended = self.queue.unmapped(&self.mapped());
         self.queue.withdraw(&ended);
         release();
@@ -208,20 +207,36 @@ fn open_again(file: &impl AsRawFd) -> Result<File> {
     opened.map_err(|error| Error::system(path, error))
 }
 
-/// Locks a file for the tool that reuses slots: not as `close` does, which stays. Returns whether it could.
-fn lock(file: &File) -> Result<bool> {
+/// The file, locked for the tool that reuses slots: not as `close` does, whose lock stays.
+struct Locked(File);
+
+impl Locked {
+    /// `None` where another one has the lock.
+    fn take(file: File) -> Result<Option<Self>> {
+        match set_lock(&file, libc::F_WRLCK) {
+            Ok(()) => Ok(Some(Locked(file))),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Whoever was forked meanwhile has the same lock, which closing the file would leave.
+        let _ = set_lock(&self.0, libc::F_UNLCK);
+    }
+}
+
+fn set_lock(file: &File, kind: i32) -> nix::Result<()> {
     let whole = libc::flock {
-        l_type: libc::F_WRLCK as i16,
+        l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
         l_start: 0,
         l_len: 0,
         l_pid: 0,
     };
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
-        Ok(_) => Ok(true),
-        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-        Err(error) => Err(failed(error.into())),
-    }
+    fcntl(file, FcntlArg::F_OFD_SETLK(&whole)).map(drop)
 }
 
 pub(super) fn failed(error: io::Error) -> Error {
