@@ -6,6 +6,12 @@ pub(super) use bpfcost_console::{
     say,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{io::stderr, process::Stdio};
+
+/// Standard error, for the output of a command: the answer has standard output for itself.
+pub(super) fn errors_for_command() -> Stdio {
+    Stdio::from(stderr())
+}
 
 /// A line on stderr that is redrawn: a bar or a spinner with words. Nothing where stderr is no terminal.
 #[derive(Clone)]

@@ -67,7 +67,6 @@ mod mistakes;
 mod pipes;
 mod pools;
 mod privilege;
-mod probe;
 mod program;
 mod records;
 mod resumes;

@@ -128,3 +128,13 @@ fn a_user_namespace_has_no_say_in_the_kernel() {
     ]);
     assert!(!tool.path("x.json.journal").exists());
 }
+
+#[test]
+fn what_probe_lacks_is_named() {
+    let tool = Tool::new();
+    let Some(said) = nobody(&tool, "", "probe x.bpf.o --path /bin/sh") else {
+        return;
+    };
+    assert_eq!((said.code, said.out.as_str()), (Some(4), ""), "{said:?}");
+    said.complains(&["lacks CAP_PERFMON and CAP_BPF", "sudo bpfcost probe"]);
+}

@@ -15,7 +15,8 @@ use bpfcost_uprobe::{
 };
 
 use super::{
-    MOST_KEPT, ObjectEvent, Outcome, Process, ProcessObject, Report, id, mapped, mappings_of, wrong,
+    MOST_KEPT, ObjectEvent, Outcome, Process, ProcessObject, Report, id, mapped,
+    mapped::has_program, mappings_of, wrong,
 };
 use crate::error::{Error, Result};
 
@@ -232,7 +233,7 @@ impl ProcessObject {
         }
         for pid in pids {
             // It may execute another program, which descends from the same starter.
-            if let Some(starts) = self.starts.as_ref().filter(|_| !is_there(pid)) {
+            if let Some(starts) = self.starts.as_ref().filter(|_| !has_program(pid)) {
                 starts.remove_starter(pid);
             }
             report(ObjectEvent::Ended(pid));
@@ -351,8 +352,4 @@ impl ProcessObject {
         );
         wrong(&self.path, words)
     }
-}
-
-fn is_there(pid: i32) -> bool {
-    Path::new(&format!("/proc/{pid}/exe")).exists()
 }

@@ -1,6 +1,6 @@
 //! Files that a process has mapped, while it may end, execute another program or unload a library.
 
-use std::path::{Path, PathBuf};
+use std::{fs, io::ErrorKind, path::PathBuf};
 
 use bpfcost_uprobe::{
     probes,
@@ -50,8 +50,16 @@ pub(super) fn unless_gone<T>(pid: i32, result: process::Result<T>) -> Result<Opt
     match result {
         Ok(value) => Ok(Some(value)),
         Err(process::Error::NoProcess { .. } | process::Error::Gone { .. }) => Ok(None),
-        Err(_) if !Path::new(&format!("/proc/{pid}/exe")).exists() => Ok(None),
+        Err(_) if !has_program(pid) => Ok(None),
         Err(error) => Err(probes::Error::from(error).into()),
+    }
+}
+
+/// Returns whether a process executes a program; not once it is gone, or a zombie. One that may not be looked at does.
+pub(super) fn has_program(pid: i32) -> bool {
+    match fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
     }
 }
 

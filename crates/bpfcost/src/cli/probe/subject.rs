@@ -3,10 +3,9 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{ErrorKind, stderr},
-    os::fd::AsFd as _,
+    io::ErrorKind,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus},
     time::Duration,
 };
 
@@ -17,7 +16,7 @@ use bpfcost_text::number::count;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Args, output::Output};
-use crate::cli::exit::usage;
+use crate::cli::{exit::usage, output::errors_for_command};
 
 /// Time that a command has to end after SIGTERM, and the interval at which that is looked at.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -187,12 +186,9 @@ impl Group {
 
 impl Running {
     fn start(file: &Path, words: &[String]) -> Result<Self> {
-        let errors = stderr().as_fd().try_clone_to_owned();
-        let errors = errors.context("cannot open standard error")?;
         let child = Command::new(file)
             .args(&words[1..])
-            // The answer has standard output for itself.
-            .stdout(Stdio::from(errors))
+            .stdout(errors_for_command())
             .spawn();
         let child = child
             .map_err(|error| usage(format!("{}: {error}\n  Check the command", file.display())))?;

@@ -1,6 +1,15 @@
 //! `probe`: every call of a probed function is counted, in all processes that are meant, and what the programs count and write is
 //! shown. Whatever ends it restores the processes.
 
+#[path = "../overhead/object.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod object;
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod require;
+#[path = "../cli/tool.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod tool;
+
 mod lab;
 mod mistakes;
 
@@ -15,8 +24,8 @@ use std::{
 use bpfcost_process::wait_until;
 use serde_json::{Value, json};
 
-use crate::{object, require, tool::Tool};
 use lab::{Family, Lab, Probing, Sleep, events, hits, map};
+use tool::Tool;
 
 /// The letter with which children call `work`.
 const LETTER: u64 = b'c' as u64;

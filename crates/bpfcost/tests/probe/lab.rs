@@ -31,7 +31,7 @@ impl Lab {
         compiler.args(["-O2", "-o"]).args([&target, &source]);
         assert!(compiler.status().expect("gcc runs").success());
         for name in ["calls", "refused"] {
-            let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/probe");
+            let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probe");
             let define = format!("-DTARGET=\"{}\"", target.display());
             bpfcost_compile::compile(
                 &sources.join(format!("{name}.bpf.c")),
