@@ -48,8 +48,8 @@ atlas: build ## Measure every way to attach, on three kernels and here: docs/ATL
 	$(AS_ROOT) $(BPFCOST) run attach --on host --case '*/empty' --case '*/map' --case '*/ringbuf' --out out/atlas
 	$(BPFCOST) report out/atlas -o docs/ATLAS.md
 
-# Two more at once than there are CPUs: many of them mostly wait.
-test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 2)
+# One more at once than there are CPUs: many of them mostly wait.
+test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test
 	$(TESTED) cargo test --workspace --locked --no-fail-fast
@@ -58,7 +58,7 @@ test: ## Run all tests, the privileged ones as root
 PLANTED = -p bpfcost-bpf --test attach -p bpfcost-uprobe --test trace -p bpfcost --test attach --test attaching --test cli \
 	--test overhead
 
-test-planted: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 2)
+test-planted: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test-planted: ## Run the tests that look at the machine, with sysctls, a tracepoint, a tracer and load of others planted
 	@scripts/setup.sh test
 	cargo test --locked --no-run $(PLANTED)
