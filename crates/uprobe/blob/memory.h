@@ -24,7 +24,7 @@ struct vector {
 };
 
 /*
- * Whether all bytes were copied. The frame is the one that unwinders expect at that place of the vDSO: RBX, RBP, and the
+ * Returns whether all bytes were copied. The frame is that which unwinders expect there in the vDSO: RBX, RBP, and the
  * return address, 0 for the end of the stack.
  */
 static u8 copy_in_vdso(void *to, u64 from, u64 bytes)

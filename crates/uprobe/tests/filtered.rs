@@ -9,7 +9,7 @@ use bpfcost_uprobe::{
     probes::{Attached, Error, Probes},
     process::{self, Counts},
 };
-use common::{Binary, Target, attach_at_entry, wait_until};
+use common::{Binary, Target, attach_at_entry, require, wait_until};
 use nix::libc;
 
 /// A server that is killed for one system call.
@@ -41,12 +41,25 @@ fn open(source: &str) -> Probes {
     probes
 }
 
-/// Attaches a program at `work`; `None` on a kernel without `CONFIG_CHECKPOINT_RESTORE`, which can't suspend filters.
-fn attach(probes: &mut Probes, server: &Server, program: &str) -> Option<Result<Attached, Error>> {
-    match attach_at_entry(probes, server.process.pid(), program, "work") {
-        Err(Error::Process(process::Error::Seccomp { .. })) => None,
+fn unless_skipped(attached: Result<Attached, Error>) -> Option<Result<Attached, Error>> {
+    match attached {
+        Err(Error::Process(error @ process::Error::Seccomp { .. })) => {
+            require::skip(error);
+            None
+        }
         attached => Some(attached),
     }
+}
+
+/// Attaches a program at `work`; `None` on a kernel without `CONFIG_CHECKPOINT_RESTORE`, which can't suspend filters: the test is
+/// skipped.
+fn attach(probes: &mut Probes, server: &Server, program: &str) -> Option<Result<Attached, Error>> {
+    unless_skipped(attach_at_entry(
+        probes,
+        server.process.pid(),
+        program,
+        "work",
+    ))
 }
 
 const COUNT: &str = "tests/starts/count.bpf.c";
@@ -136,10 +149,11 @@ fn a_filter_of_any_thread_counts() {
     wait_until(|| names().filter(|one| is_filtered(one)).count() == 2);
     assert!(!is_filtered(&pid.to_string()));
     let mut probes = open(COUNT);
-    let error = match attach_at_entry(&mut probes, process.pid(), "count", "work") {
-        Err(Error::Process(process::Error::Seccomp { .. })) => return,
-        attached => attached.unwrap_err().to_string(),
+    let attached = attach_at_entry(&mut probes, process.pid(), "count", "work");
+    let Some(refused) = unless_skipped(attached) else {
+        return;
     };
+    let error = refused.unwrap_err().to_string();
     assert!(error.contains("may not let getuid pass"), "{error}");
     assert_eq!(process.stop().1, 0);
 }

@@ -24,7 +24,7 @@ const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
 /// Time for which the kernel is watched. It must have switched it on, on a busy machine long after the load, and then not
 /// again for so many looks: it does so several times a load.
-const QUIET_POLLS: u32 = 50;
+const QUIET_POLLS: u32 = 300;
 const MAX_POLLS: u32 = 1000;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of times the lock is tried. A load that takes longer than that is not waited for.

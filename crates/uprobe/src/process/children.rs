@@ -43,7 +43,7 @@ pub(super) const MAPPED: &str = "/memfd:uprobe-children (deleted)";
 /// Slots of children that ended are given to others where no more than this are left: to find them takes a look at all
 /// processes.
 const FEW: u64 = CHILDREN / 2;
-/// Where few are left all the same, so many times as long as that took passes before the next look.
+/// Time until the next look where few are left all the same, as a multiple of that for the last one.
 const PAUSE: u32 = 10;
 
 /// The memory for the children of one process.

@@ -30,7 +30,7 @@ const fn with(name: &'static str, number: i64, arguments: [Option<u64>; 6]) -> C
     }
 }
 
-/// By which helpers ask who the thread is, what the time is, and whether a holder of a lock is there (`blob/`).
+/// Calls by which helpers ask who the thread is, what the time is, and whether a holder of a lock is there (`blob/`).
 const ASK: [Call; 9] = [
     call("gettid", libc::SYS_gettid),
     call("getpid", libc::SYS_getpid),
@@ -51,7 +51,7 @@ const ASK: [Call; 9] = [
     ),
 ];
 
-/// By which memory is read that may not be there (`blob/guard.h`, `blob/memory.h`, [`super::guard`]).
+/// Calls by which memory is read that may not be there (`blob/guard.h`, `blob/memory.h`, [`super::guard`]).
 const READ: [Call; 5] = [
     call("process_vm_readv", libc::SYS_process_vm_readv),
     call("rt_sigaction", libc::SYS_rt_sigaction),
@@ -60,7 +60,7 @@ const READ: [Call; 5] = [
     call("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
 ];
 
-/// By which a forked child takes memory (`trampoline/child.rs`).
+/// Calls by which a forked child takes memory (`trampoline/child.rs`).
 const FOLLOW: [Call; 1] = [with(
     "mremap",
     libc::SYS_mremap,
@@ -77,11 +77,11 @@ const FOLLOW: [Call; 1] = [with(
 /// System calls that a process's filters may not let pass: the first of each group, where there is one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Denied {
-    /// Of those that helpers and probes make to ask who and when.
+    /// The one of those that helpers and probes make to ask who and when.
     pub ask: Option<&'static str>,
-    /// Of those that read memory, and of the former.
+    /// The one of those that read memory, and of the former.
     pub read: Option<&'static str>,
-    /// Of those by which forked children are followed, and of the first.
+    /// The one of those by which forked children are followed, and of the first.
     pub follow: Option<&'static str>,
 }
 

@@ -234,7 +234,7 @@ fn handlers_are_as_before_when_the_probes_are_gone() {
     }
 }
 
-/// Where the kernel ends the faults of a copy there. The example `reads` tries all of it, in a guest too.
+/// On kernels that end the faults of a copy there. The example `reads` tries all of it, in a guest too.
 #[test]
 fn the_vdso_is_as_before_when_the_probes_are_gone() {
     let mut process = Binary::compile("reads.c", &[]).start(&[]);

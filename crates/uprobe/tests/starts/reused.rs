@@ -110,7 +110,7 @@ fn ten_thousand_connections_are_counted() {
 struct Locks(Vec<u64>);
 
 impl Locks {
-    /// What comes before the buckets of a table, and how far they are apart.
+    /// Bytes before the buckets of a table, and between the starts of two.
     const HEAD: u64 = 64;
     const DISTANCE: usize = 8;
 

@@ -38,7 +38,7 @@ impl ProcessObject {
     /// Attaches all that was loaded to the processes that `list` finds, to each that executes a section's file, and from now
     /// on to their forked children.
     ///
-    /// What the starters, or processes that descend from them, start later is stopped until [`Self::wait`] attaches to it,
+    /// Programs that the starters, or processes that descend from them, start later are stopped until [`Self::wait`] attaches to it,
     /// but not where this process is in a container's PID namespace. The files are those that the processes execute, and
     /// else those at the sections' paths.
     pub fn attach(&mut self, starters: &[u32], list: impl Fn() -> Vec<u32>) -> Result<()> {

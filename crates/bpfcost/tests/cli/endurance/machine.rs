@@ -62,11 +62,6 @@ pub(crate) fn is_swept_later(line: &str) -> bool {
     line.starts_with("event ") && line.contains(":bpfcost/")
 }
 
-/// The tracepoint of lines: a worker of the kernel's may switch it on long after another test has loaded a program that prints.
-pub(crate) fn is_switched_late(line: &str) -> bool {
-    line == "switched on: bpf_trace:bpf_trace_printk"
-}
-
 /// BPF programs that no process has open, and all that is pinned. A map that is neither the run's own nor pinned is held by a
 /// program.
 fn unheld(lines: &mut BTreeSet<String>) {

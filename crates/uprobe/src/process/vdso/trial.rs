@@ -49,7 +49,7 @@ const NOT_CANONICAL: u64 = 0x8000_0000_0000_0000;
 pub(super) struct Proved {
     /// The bytes without the copy.
     pub(super) image: Vec<u8>,
-    /// Where the copy goes, from the beginning.
+    /// Offsets of the copy.
     pub(super) places: Places,
 }
 
