@@ -100,6 +100,15 @@ QUIET s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes,
 	return 0;
 }
 
+/* An array of perf buffers, one for each CPU in the kernel, is one ring here: the choice of the CPU is left to the reader. */
+QUIET s64 bpf_perf_event_output(const struct context *context, const struct map *map, u64 flags, const void *data,
+				u64 bytes)
+{
+	if (flags >> 32)
+		return -EINVAL;
+	return bpf_ringbuf_output(map, data, bytes, 0) ? -ENOSPC : 0;
+}
+
 QUIET u64 bpf_ringbuf_query(const struct map *map, u64 what)
 {
 	struct ring *ring = ring_of(map);

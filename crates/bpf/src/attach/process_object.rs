@@ -136,7 +136,7 @@ impl ProcessObject {
             return Err(wrong(path, words.to_owned()));
         }
         let writes_lines = object.programs().iter().any(LoadedProgram::writes_lines);
-        let rings = object.maps().iter().filter(|map| map.is_ring());
+        let rings = object.maps().iter().filter(|map| map.has_records());
         let rings = rings.map(|map| map.name.clone()).collect();
         let mut probes = Probes::new(object)?;
         probes.follow_children();

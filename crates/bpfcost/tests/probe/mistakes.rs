@@ -65,10 +65,10 @@ fn what_can_not_be_probed_is_said_with_the_reason() {
             ),
         ),
         (
-            format!("refused.bpf.o:by_perf --pid {pid}"),
+            format!("refused.bpf.o:by_queue --pid {pid}"),
             2,
-            "error: by_perf can't run in user space: the map events is of a type that is not supported in user space: \
-             perf_event_array\n  use a kernel uprobe for it\n"
+            "error: by_queue can't run in user space: the map events is of a type that is not supported in user space: \
+             queue\n  use a kernel uprobe for it\n"
                 .to_owned(),
         ),
         (

@@ -6,17 +6,17 @@
 char _license[] SEC("license") = "Dual MIT/GPL";
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, 4);
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 16);
+	__uint(value_size, 8);
 } events SEC(".maps");
 
 SEC("uprobe/" TARGET ":work")
-int by_perf(void *context)
+int by_queue(void *context)
 {
 	__u64 event = 7;
 
-	bpf_perf_event_output(context, &events, BPF_F_CURRENT_CPU, &event, sizeof(event));
+	bpf_map_push_elem(&events, &event, BPF_ANY);
 	return 0;
 }
 

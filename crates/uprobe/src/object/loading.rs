@@ -15,13 +15,13 @@ use std::{
 
 use libbpf_rs::{
     AsRawLibbpf as _, MapCore as _, MapType, ObjectBuilder, OpenMapMut, OpenObject,
-    libbpf_sys::{self, BPF_F_MMAPABLE, BPF_F_RDONLY_PROG},
+    libbpf_sys::{self, BPF_F_MMAPABLE},
 };
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::{
-    arena::{self, Arena},
+    arena,
     error::{Error, Result},
     map::LoadedMap,
     messages,
@@ -62,6 +62,17 @@ pub struct LoadedProgram {
 }
 
 impl LoadedProgram {
+    /// A program that another process has loaded. `instructions` are those that it was loaded with, maps by the file
+    /// descriptors of [`LoadedMap::fd`].
+    pub fn of_others(name: String, instructions: Vec<Instruction>, fd: OwnedFd) -> Self {
+        LoadedProgram {
+            name,
+            section: String::new(),
+            instructions,
+            fd,
+        }
+    }
+
     /// The loaded program's file descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -93,6 +104,22 @@ impl LoadedProgram {
 }
 
 impl LoadedObject {
+    /// One without programs and maps yet.
+    pub fn empty() -> Self {
+        LoadedObject {
+            programs: Vec::new(),
+            maps: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_map(&mut self, map: LoadedMap) {
+        self.maps.push(map);
+    }
+
+    pub(crate) fn add_program(&mut self, program: LoadedProgram) {
+        self.programs.push(program);
+    }
+
     /// Loads an object file.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
@@ -350,19 +377,11 @@ fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
         if !map.autocreate() {
             continue;
         }
-        let info = map.info().map_err(std::io::Error::other)?.info;
         let fd = map.as_fd().try_clone_to_owned()?;
         numbers.push((map.as_fd().as_raw_fd(), fd.as_raw_fd()));
-        maps.push(LoadedMap {
-            name: map.name().to_string_lossy().into_owned(),
-            kind: map.map_type(),
-            key_size: map.key_size(),
-            value_size: map.value_size(),
-            entries: info.max_entries,
-            is_read_only: info.map_flags & BPF_F_RDONLY_PROG != 0,
-            arena: Arena::from_info(map.map_type(), &info),
-            fd,
-        });
+        // The kernel cuts names at 15 bytes.
+        let name = map.name().to_string_lossy().into_owned();
+        maps.push(LoadedMap::from_fd(fd)?.with_name(name));
     }
     let mut programs = Vec::new();
     for program in object.progs_mut() {

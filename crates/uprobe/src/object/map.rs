@@ -9,7 +9,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use libbpf_rs::MapType;
+use libbpf_rs::{MapType, libbpf_sys};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::{
@@ -33,6 +33,8 @@ pub struct LoadedMap {
     pub value_size: u32,
     /// The most entries.
     pub entries: u32,
+    /// The number by which the kernel knows it.
+    pub id: u32,
     /// True if user space can only read it (`.rodata`).
     pub is_read_only: bool,
     /// Its addresses, if it is an arena.
@@ -41,6 +43,36 @@ pub struct LoadedMap {
 }
 
 impl LoadedMap {
+    /// A map of the kernel, by a file descriptor. Its name is what the kernel has of it: 15 bytes at most.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        let mut info = libbpf_sys::bpf_map_info::default();
+        let mut bytes = size_of_val(&info) as u32;
+        let (number, into) = (fd.as_raw_fd(), (&raw mut info).cast());
+        // SAFETY: the kernel writes at most so many bytes of what it knows of the map.
+        let answer = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(number, into, &raw mut bytes) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let name = info.name.iter().take_while(|byte| **byte != 0);
+        let name: Vec<u8> = name.map(|byte| byte.cast_unsigned()).collect();
+        let kind = MapType::from(info.type_);
+        Ok(LoadedMap {
+            name: String::from_utf8_lossy(&name).into_owned(),
+            kind,
+            key_size: info.key_size,
+            value_size: info.value_size,
+            entries: info.max_entries,
+            id: info.id,
+            is_read_only: info.map_flags & libbpf_sys::BPF_F_RDONLY_PROG != 0,
+            arena: Arena::from_info(kind, &info),
+            fd,
+        })
+    }
+
+    pub(super) fn with_name(self, name: String) -> Self {
+        LoadedMap { name, ..self }
+    }
+
     /// The file descriptor, which the object's instructions have.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -51,9 +83,9 @@ impl LoadedMap {
         self.kind == MapType::Array
     }
 
-    /// Returns whether it is a ring buffer.
-    pub fn is_ring(&self) -> bool {
-        self.kind == MapType::RingBuf
+    /// Returns whether programs write records to it: a ring buffer, or an array of perf buffers.
+    pub fn has_records(&self) -> bool {
+        matches!(self.kind, MapType::RingBuf | MapType::PerfEventArray)
     }
 
     /// The distance of two values of an array, in bytes.

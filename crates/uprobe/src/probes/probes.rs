@@ -129,6 +129,18 @@ impl Probes {
         })
     }
 
+    /// Adds a map that another process has made. Programs name it by its file descriptor.
+    pub fn add_map(&mut self, map: LoadedMap) -> Result<()> {
+        self.stores.push(Store::create(&map)?);
+        self.object.add_map(map);
+        Ok(())
+    }
+
+    /// Adds a program, whose name no other one has. Its maps are there.
+    pub fn add_program(&mut self, program: LoadedProgram) {
+        self.object.add_program(program);
+    }
+
     /// The object.
     pub fn object(&self) -> &LoadedObject {
         &self.object

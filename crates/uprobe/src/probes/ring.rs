@@ -4,7 +4,8 @@ use super::{
     error::{Error, Result},
     shared_memory::SharedMemory,
 };
-use crate::translate::helpers::MapDescriptor;
+use crate::{object::LoadedMap, translate::helpers::MapDescriptor};
+use libbpf_rs::MapType;
 use std::sync::atomic::Ordering;
 
 /// Offsets of a ring's numbers and data.
@@ -17,6 +18,9 @@ const HEAD: usize = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
+/// Bytes of the ring that stands for an array of perf buffers, whose sizes are their reader's choice.
+const PERF_BYTES: u32 = 1 << 20;
+
 /// A ring of one process.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -28,6 +32,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// The ring of a map with records.
+    pub(super) fn for_map(map: &LoadedMap) -> Result<Self> {
+        match map.kind {
+            MapType::PerfEventArray => Ring::create(PERF_BYTES),
+            _ => Ring::create(map.entries),
+        }
+    }
+
     /// A ring of so many bytes, a power of two and a multiple of a page.
     pub(super) fn create(bytes: u32) -> Result<Self> {
         let memory = SharedMemory::create(DATA + bytes as usize, Some(DATA))?;

@@ -52,7 +52,7 @@ impl Store {
             MapType::PercpuHash => Store::ThreadTable(Table::create(shape(false, true))?),
             MapType::LruPercpuHash => Store::ThreadTable(Table::create(shape(true, true))?),
             MapType::PercpuArray => Store::Threads,
-            MapType::RingBuf => Store::Ring,
+            MapType::RingBuf | MapType::PerfEventArray => Store::Ring,
             MapType::ProgArray => Store::Programs,
             MapType::StackTrace => {
                 let stacks = map.entries.next_power_of_two() as usize;

@@ -341,7 +341,7 @@ impl Target {
         let mut tables = HashMap::new();
         for (fd, map, store) in &missing {
             match store {
-                Store::Ring => drop(rings.insert(*fd, Ring::create(map.entries)?)),
+                Store::Ring => drop(rings.insert(*fd, Ring::for_map(map)?)),
                 Store::Programs => drop(tables.insert(*fd, ProgramTable::create(map.entries)?)),
                 _ => {}
             }

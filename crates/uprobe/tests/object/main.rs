@@ -241,7 +241,7 @@ fn maps_and_helpers_that_are_not_supported_are_named() {
     // Without helpers, the loops that need none still run; a lookup by a call does not.
     let helper = bpfcost_uprobe::translate::Instruction {
         code: 0x85,
-        immediate: 25,
+        immediate: 35,
         ..Default::default()
     };
     let exit = bpfcost_uprobe::translate::Instruction {
@@ -255,7 +255,7 @@ fn maps_and_helpers_that_are_not_supported_are_named() {
     let error = Translator::of_this_machine().translate(&program, 0, &HelperTable::new(), &layout);
     assert_eq!(
         error.expect_err("an unknown helper").to_string(),
-        "instruction 0: the helper bpf_perf_event_output is not supported in user space"
+        "instruction 0: the helper bpf_get_current_task is not supported in user space"
     );
 }
 

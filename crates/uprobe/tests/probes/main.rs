@@ -80,6 +80,8 @@ fn count_all(threads: u64, each: u64, timer: bool) {
     let attached = probes.attach(process.pid(), &places).unwrap();
     process.send("go");
     let mut events = 0;
+    // Of the perf buffers; and the sum of the results, by them and by the events.
+    let (mut records, mut results, mut expected) = (0, 0_u64, 0_u64);
     let mut by_thread: HashMap<u64, u64> = HashMap::new();
     // Read while it writes: the ring holds a part only.
     let line = std::thread::scope(|scope| {
@@ -90,6 +92,7 @@ fn count_all(threads: u64, each: u64, timer: bool) {
                 let text = record[40..].split(|&byte| byte == 0).next().unwrap();
                 assert_eq!(word(record, 1), function.address);
                 assert_eq!(word(record, 2), COOKIE);
+                expected = expected.wrapping_add(word(record, 3));
                 // A handler's call is the one that its thread's is known by, when that returns.
                 if !timer {
                     assert_eq!(word(record, 3), result(text), "{text:?}");
@@ -99,6 +102,12 @@ fn count_all(threads: u64, each: u64, timer: bool) {
                 events += 1;
             });
             read.unwrap();
+            let mut take = |record: &[u8]| {
+                assert_eq!(record.len(), 8);
+                results = results.wrapping_add(word(record, 0));
+                records += 1;
+            };
+            probes.consume("results", |_, record| take(record)).unwrap();
             if is_over {
                 return line.join().unwrap();
             }
@@ -129,6 +138,11 @@ fn count_all(threads: u64, each: u64, timer: bool) {
     assert_eq!(unread, 0);
     assert_eq!(lengths + refused, hits.entry.hits);
     assert_eq!(events + dropped + unknown, hits.returns.hits);
+    let lost = probes.map("results").unwrap().dropped().unwrap();
+    assert_eq!(records + lost + unknown, hits.returns.hits);
+    if dropped + lost == 0 {
+        assert_eq!(results, expected);
+    }
     let recent = probes.map("recent").unwrap().entries().unwrap().len();
     assert!(
         (32..=64).contains(&recent),

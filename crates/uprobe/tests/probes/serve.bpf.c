@@ -56,6 +56,12 @@ struct {
 } events SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} results SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, 64);
 	__uint(key_size, sizeof(__u32));
@@ -141,6 +147,7 @@ int BPF_URETPROBE(on_return, __u64 result)
 		bpf_ringbuf_submit(event, 0);
 	}
 	bpf_map_delete_elem(&open_calls, &thread);
+	bpf_perf_event_output(ctx, &results, BPF_F_CURRENT_CPU, &result, sizeof(result));
 	return 0;
 }
 

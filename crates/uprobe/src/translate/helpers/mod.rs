@@ -1,6 +1,6 @@
 //! The helpers that run in the target, and what they need to know.
 //!
-//! [`Blob`] has them as bytes, compiled from `blob/`: maps (arrays, those of threads, tables, stacks), ring buffers,
+//! [`Blob`] has them as bytes, compiled from `blob/`: maps (arrays, those of threads, tables, stacks), ring buffers and perf buffers,
 //! reading memory, stacks by frame pointers, the clocks, process and thread id, user and group id, command, CPU, node,
 //! random numbers, text by formats. The translator writes tail calls, `bpf_loop`, `bpf_get_func_ip`,
 //! `bpf_get_attach_cookie` and lookups of known arrays itself.
