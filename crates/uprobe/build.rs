@@ -41,7 +41,7 @@ fn main() {
 
 fn copy_objects(out: &Path) {
     println!("cargo:rerun-if-changed=objects");
-    for name in ["helpers.o", "sharers.o", "starts.o"] {
+    for name in ["helpers.o", "forward.o", "sharers.o", "starts.o"] {
         if let Err(error) = fs::copy(Path::new("objects").join(name), out.join(name)) {
             panic!("objects/{name}: {error}; scripts/package.sh makes packages that have it");
         }
@@ -71,7 +71,7 @@ fn compile_sources(out: &Path) {
         "cargo:rustc-env=BPFCOST_LIBBPF_HEADERS={}",
         headers.display()
     );
-    for name in ["sharers", "starts"] {
+    for name in ["forward", "sharers", "starts"] {
         let source = format!("bpf/{name}.bpf.c");
         let object = out.join(format!("{name}.o"));
         let flags = ["-mcpu=v3", "-Wall", "-Werror"];

@@ -41,6 +41,7 @@ pub mod mount;
 pub mod object;
 pub mod probes;
 pub mod process;
+pub mod tool;
 pub mod translate;
 
 /// The example of the README.

@@ -47,6 +47,8 @@ pub struct Choice<'a> {
 pub struct LoadedObject {
     programs: Vec<LoadedProgram>,
     maps: Vec<LoadedMap>,
+    /// True if programs come later.
+    grows: bool,
 }
 
 /// A program that the verifier has accepted. It is attached to nothing.
@@ -109,7 +111,13 @@ impl LoadedObject {
         LoadedObject {
             programs: Vec::new(),
             maps: Vec::new(),
+            grows: true,
         }
+    }
+
+    /// Returns whether more programs may come.
+    pub(crate) fn grows(&self) -> bool {
+        self.grows
     }
 
     pub(crate) fn add_map(&mut self, map: LoadedMap) {
@@ -396,5 +404,9 @@ fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
             fd: program.as_fd().try_clone_to_owned()?,
         });
     }
-    Ok(LoadedObject { programs, maps })
+    Ok(LoadedObject {
+        programs,
+        maps,
+        grows: false,
+    })
 }

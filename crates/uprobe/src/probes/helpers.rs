@@ -30,7 +30,7 @@ impl Helpers {
     ) -> process::Result<Self> {
         let Blob { bytes, readers, .. } = Blob::at(0, environment);
         let mut programs = object.programs().iter();
-        if programs.any(|program| calls(program).any(|id| readers.contains(&id))) {
+        if object.grows() || programs.any(|one| calls(one).any(|id| readers.contains(&id))) {
             environment.vdso_copy = runtime.install_vdso_copy()?;
         }
         let Environment {

@@ -32,7 +32,73 @@ impl Probes {
     }
 }
 
-impl Map<'_> {
+impl Probes {
+    /// The map of a number in the kernel.
+    pub fn map_with_id(&self, id: u32) -> Option<Map<'_>> {
+        let mut all = self.object.maps().iter().zip(&self.stores);
+        let (map, store) = all.find(|(map, _)| map.id == id)?;
+        Some(Map {
+            probes: self,
+            map,
+            store: store.as_ref(),
+        })
+    }
+}
+
+impl<'a> Map<'a> {
+    /// The name.
+    pub fn name(&self) -> &'a str {
+        &self.map.name
+    }
+
+    /// The number by which the kernel knows it.
+    pub fn id(&self) -> u32 {
+        self.map.id
+    }
+
+    /// Bytes of a key.
+    pub fn key_bytes(&self) -> usize {
+        self.map.key_size as usize
+    }
+
+    /// Bytes of a value.
+    pub fn value_bytes(&self) -> usize {
+        self.map.value_size as usize
+    }
+
+    /// Returns whether its values are stacks.
+    pub fn has_stacks(&self) -> bool {
+        matches!(self.store, Some(Store::Stacks(_)))
+    }
+
+    /// The keys of a table, or the numbers of its stacks. Some that come or go meanwhile may be missing, or there twice.
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
+        if !self.has_stacks() {
+            return Ok(self.entries()?.into_iter().map(|(key, _)| key).collect());
+        }
+        let mut keys = Vec::new();
+        for number in 0..self.map.entries.next_power_of_two() {
+            if self.stack(number)?.is_some() {
+                keys.push(number.to_ne_bytes().to_vec());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Gives a key of a table a value, as the kernel does by flags: always (0), or an error if the key is there
+    /// (`BPF_NOEXIST`, 1), or is not (`BPF_EXIST`, 2).
+    pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<()> {
+        let Some(Store::Table(table)) = self.store else {
+            return Err(wrong(self.map, "value of a key"));
+        };
+        let written = self.unless_stuck(|| table.set(key, value, flags));
+        written.map_err(|source| Error::Map {
+            map: self.map.name.clone(),
+            what: "written",
+            source,
+        })
+    }
+
     /// The value of a key of an array or a table; `None` where there is none.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.store {
@@ -50,14 +116,7 @@ impl Map<'_> {
     /// Gives a key of an array or a table a value.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.store {
-            Some(Store::Table(table)) => {
-                let written = self.unless_stuck(|| table.set(key, value));
-                written.map_err(|source| Error::Map {
-                    map: self.map.name.clone(),
-                    what: "written",
-                    source,
-                })
-            }
+            Some(Store::Table(_)) => self.update(key, value, 0),
             Some(Store::Array(pages)) => {
                 let index = index(key);
                 if index >= self.map.entries {
@@ -94,9 +153,18 @@ impl Map<'_> {
         Ok((frames > 0).then(|| addresses.collect()))
     }
 
-    /// Removes a key of a table. Whether it was there.
+    /// Removes a key of a table, or a stack by its number. Whether it was there.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         match self.store {
+            Some(Store::Stacks(memory)) => {
+                let number = index(key);
+                let was_there = self.stack(number)?.is_some();
+                if was_there {
+                    let bytes = STACK_HEAD + self.map.value_size as usize;
+                    memory.clear(number as usize * bytes, bytes);
+                }
+                Ok(was_there)
+            }
             Some(Store::Table(table) | Store::ThreadTable(table)) => {
                 let deleted = self.unless_stuck(|| table.delete(key));
                 deleted.map_err(|source| Error::Map {

@@ -348,6 +348,21 @@ impl Probes {
         self.targets.values().map(Target::trace_dropped).sum()
     }
 
+    /// Reads the records for all maps that have some: `take` gets the map's number in the kernel, and the record.
+    pub(crate) fn consume_all(&mut self, mut take: impl FnMut(u32, &[u8])) -> Result<()> {
+        use std::os::fd::AsRawFd as _;
+        self.release_stuck_locks();
+        self.reuse_children();
+        let maps = self.object.maps().iter().filter(|map| map.has_records());
+        for map in maps {
+            for target in self.targets.values_mut() {
+                let mut take = |record: &[u8]| take(map.id, record);
+                target.consume(map.fd().as_raw_fd(), &map.name, &mut take)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn find(&self, name: &str) -> Result<(usize, &LoadedMap)> {
         let maps = self.object.maps();
         // A section's map is named for the object, too.

@@ -63,8 +63,8 @@ impl Table {
         (!value.is_null()).then(|| unsafe { self.entry(key.to_vec(), value) })
     }
 
-    /// Gives a key a value.
-    pub(super) fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    /// Gives a key a value, by the kernel's flags.
+    pub(super) fn set(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         self.check_key(key);
         assert_eq!(
             value.len(),
@@ -73,7 +73,7 @@ impl Table {
         );
         let (key, value) = (key.as_ptr(), value.as_ptr());
         // SAFETY: as in `get`; the value is as long as the descriptor says.
-        answer(unsafe { (self.helpers.update)(&raw const self.descriptor, key, value, 0) })
+        answer(unsafe { (self.helpers.update)(&raw const self.descriptor, key, value, flags) })
     }
 
     /// Removes a key. Whether it was there.

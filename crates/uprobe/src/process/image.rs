@@ -161,6 +161,18 @@ impl Image {
         Some(mapping.start + (file_offset - mapping.offset))
     }
 
+    /// The address in the process of a byte of the file in any of its segments, `None` where none has it.
+    pub(crate) fn data_address(&self, file_offset: u64) -> Result<Option<u64>> {
+        let file = self.elf()?;
+        let bias = self.bias(&file)?;
+        let address = file.segments().find_map(|segment| {
+            let (start, bytes) = segment.file_range();
+            let is_here = span(start, bytes).contains(&file_offset);
+            is_here.then(|| segment.address().wrapping_add(file_offset - start))
+        });
+        Ok(address.map(|address| address.wrapping_add(bias)))
+    }
+
     /// The function of a name. An error with similar names where there is none, with the addresses where there
     /// are several.
     pub fn function(&self, name: &str) -> Result<Function> {

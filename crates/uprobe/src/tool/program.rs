@@ -1,0 +1,144 @@
+//! The programs that a tool has loaded: their instructions, as it gave them to the kernel, proved by the kernel's tag.
+
+#![allow(unsafe_code, reason = "asks the kernel")]
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+};
+
+use libbpf_rs::libbpf_sys as sys;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+use super::{call::LoadProgram, caller::Caller, maps::Maps};
+use crate::{object::LoadedProgram, translate::Instruction};
+
+/// Sources of a wide load that name a map: by a file, and by a number among files that the call had elsewhere.
+const MAP_FILE: [u8; 2] = [1, 2];
+const MAP_INDEX: [u8; 2] = [5, 6];
+const WIDE_LOAD: u8 = 0x18;
+const TAG_BYTES: usize = 8;
+
+/// A program that a tool gave to the kernel, whether or not that took it.
+#[derive(Debug)]
+pub(super) struct Captured {
+    tags: [[u8; TAG_BYTES]; 2],
+    pub(super) instructions: Vec<Instruction>,
+    /// The kernel's numbers of its maps.
+    pub(super) maps: Vec<u32>,
+    /// A reason for which the instructions are not those that the kernel verified.
+    pub(super) unknown: Option<&'static str>,
+}
+
+/// A program of the kernel.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) fd: OwnedFd,
+    tag: [u8; TAG_BYTES],
+}
+
+impl Captured {
+    /// What the tool is about to load. Maps become known by it, and are named by the files that [`Maps`] has of them.
+    pub(super) fn new(program: &LoadProgram, caller: &Caller, maps: &mut Maps) -> Self {
+        let mut numbers = Vec::new();
+        let mut unknown = program
+            .is_relocated
+            .then_some("the kernel changes its instructions as it loads them (a light skeleton)");
+        let raw = program.instructions.chunks_exact(8);
+        let mut instructions: Vec<Instruction> = raw.map(instruction).collect();
+        for one in &mut instructions {
+            if one.code != WIDE_LOAD {
+                continue;
+            }
+            if MAP_INDEX.contains(&one.src) {
+                unknown = Some("it names its maps by numbers (a light skeleton)");
+            }
+            if MAP_FILE.contains(&one.src) {
+                // A file that is none is the kernel's to refuse.
+                let Some((id, number)) = maps.find(caller, one.immediate) else {
+                    continue;
+                };
+                one.immediate = number;
+                numbers.push(id);
+            }
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Captured {
+            tags: tags(&program.instructions),
+            instructions,
+            maps: numbers,
+            unknown,
+        }
+    }
+
+    /// Returns whether the kernel's program was loaded from it.
+    pub(super) fn is(&self, program: &Known) -> bool {
+        self.tags.contains(&program.tag)
+    }
+}
+
+impl Known {
+    /// The program that a file is of.
+    pub(super) fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        let mut info = sys::bpf_prog_info::default();
+        let mut bytes = size_of_val(&info) as u32;
+        let into = (&raw mut info).cast();
+        // SAFETY: the kernel writes at most so many bytes of what it knows of the program.
+        let answer =
+            unsafe { sys::bpf_obj_get_info_by_fd(fd.as_fd().as_raw_fd(), into, &raw mut bytes) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let name = info.name.iter().take_while(|byte| **byte != 0);
+        let name: Vec<u8> = name.map(|byte| byte.cast_unsigned()).collect();
+        Ok(Known {
+            id: info.id,
+            name: String::from_utf8_lossy(&name).into_owned(),
+            tag: info.tag,
+            fd,
+        })
+    }
+
+    /// The program with these instructions, by a name that no other has.
+    pub(super) fn with(self, captured: &Captured) -> LoadedProgram {
+        let name = unique(&self.name, self.id);
+        LoadedProgram::of_others(name, captured.instructions.clone(), self.fd)
+    }
+}
+
+/// A name that no other program has.
+pub(super) fn unique(name: &str, id: u32) -> String {
+    format!("{name}#{id}")
+}
+
+fn instruction(bytes: &[u8]) -> Instruction {
+    let &[code, registers, low, high, ref immediate @ ..] = bytes else {
+        unreachable!("an instruction has 8 bytes");
+    };
+    Instruction {
+        code,
+        dst: registers & 15,
+        src: registers >> 4,
+        offset: i16::from_le_bytes([low, high]),
+        immediate: i32::from_le_bytes(immediate.try_into().expect("4 bytes")),
+    }
+}
+
+/// The kernel's tags of instructions: of newer kernels (6.18), and of older ones. Maps' files are no part of it.
+fn tags(instructions: &[u8]) -> [[u8; TAG_BYTES]; 2] {
+    let mut bytes = instructions.to_vec();
+    let mut is_second = false;
+    for one in bytes.chunks_exact_mut(8) {
+        let names_map = one[0] == WIDE_LOAD && MAP_FILE.contains(&(one[1] >> 4));
+        if names_map || is_second {
+            one[4..].fill(0);
+        }
+        is_second = names_map;
+    }
+    let first = |digest: &[u8]| digest[..TAG_BYTES].try_into().expect("digests are longer");
+    [first(&Sha256::digest(&bytes)), first(&Sha1::digest(&bytes))]
+}
