@@ -29,6 +29,7 @@ mod session;
 mod stack;
 mod store;
 mod top;
+mod user;
 mod version;
 
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ enum Command {
     Overhead(overhead::Args),
     Program(program::Args),
     Probe(probe::Args),
+    User(user::Args),
     Stack(stack::Args),
     Top(top::Args),
     Compare(compare::Args),
@@ -130,7 +132,16 @@ pub fn main() -> ExitCode {
             .iter()
             .for_each(|line| output::note!("{line}"));
     }
-    let outcome = match cli.command {
+    run(cli.command).unwrap_or_else(|error| {
+        output::note!("error: {}", exit::sentence(&error));
+        exit_of(&error).into()
+    })
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let exit = match command {
+        // Its exit code is its tool's.
+        Command::User(args) => return user::run(&args),
         Command::Check(args) => check::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
@@ -149,14 +160,7 @@ pub fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Reaper(args) => reaper::run(&args),
     };
-    match outcome {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            let exit = exit_of(&error);
-            output::note!("error: {}", exit::sentence(&error));
-            exit.into()
-        }
-    }
+    exit.map(ExitCode::from)
 }
 
 /// The command line as text; words that are not Unicode as near as they can be shown.

@@ -49,7 +49,10 @@ impl Listener {
     pub(super) fn new(fd: OwnedFd) -> Self {
         let listener = Listener { fd };
         // The supervisor runs where the tool has just run (Linux 6.6): a call costs half as much. Others can't.
-        let _ = listener.ask(libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, ptr::without_provenance_mut(1));
+        let _ = listener.ask(
+            libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+            ptr::without_provenance_mut(1),
+        );
         listener
     }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use libbpf_rs::libbpf_sys as sys;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     call::{Call, CreateLink, OpenEvent},
@@ -165,6 +166,14 @@ impl Tool {
     /// The command's process.
     pub fn pid(&self) -> i32 {
         self.process.pid
+    }
+
+    /// Asks the command to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        if let Some(pid) = Pid::from_raw(self.process.pid) {
+            // It may have ended just now.
+            let _ = kill_process(pid, Signal::INT);
+        }
     }
 
     /// Answers calls and hands records on, for a time. Returns how the command ended, once it has.
