@@ -7,7 +7,7 @@
 
 enum map_kind {
 	ARRAY,
-	/* An array of each thread: what the kernel has per CPU. */
+	/* An array of each thread, or of each CPU: what the kernel has per CPU. */
 	THREAD_ARRAY,
 	TABLE,
 	/* A table that drops an entry where it is full. */
@@ -16,13 +16,13 @@ enum map_kind {
 	STACKS,
 	/* An array of programs, for tail calls alone, which the translator writes. */
 	PROGRAMS,
-	/* From here on: tables with a value of each thread, and those of them that drop an entry where they are full. */
+	/* From here on: tables with a value of each thread, or of each CPU, and those of them that drop an entry where they are full. */
 	THREAD_TABLE,
 	LRU_THREAD_TABLE
 };
 
 struct map {
-	/* Where it begins; of a thread's array, counted from the thread's control page. */
+	/* Where it begins. */
 	u64 memory;
 	u32 value_size;
 	/* From one value, or node, to the next. */
@@ -32,8 +32,10 @@ struct map {
 	u32 key_size;
 	/* Buckets of a table, or bytes of a ring, less 1. */
 	u32 mask;
-	/* Where the values of a table of threads begin, counted from the thread's control page. */
+	/* Where values of threads begin, counted from the thread's control page; or those of CPUs, in memory. */
 	u64 values;
+	/* From a CPU's values to those of the next; 0 where they are of threads. */
+	u64 cpu_bytes;
 };
 
 /* Flags of updates, of linux/bpf.h. */

@@ -18,6 +18,7 @@
 
 #include "map.h"
 #include "identity.h"
+#include "turn.h"
 
 /* Ends of chains: a bucket's number with this bit, and the end of the list of free nodes. */
 #define MARK	 (1u << 31)
@@ -93,8 +94,8 @@ static u8 drops_entries(const struct map *map)
 static void *own_value(const struct map *map, u32 number)
 {
 	u64 bytes = (map->value_size + 7) & ~7ul;
-	struct own *own = (struct own *)(control() + map->values +
-					 (number - 1) * (sizeof(struct own) + bytes));
+	struct own *own =
+		(struct own *)(own_values(map) + (number - 1) * (sizeof(struct own) + bytes));
 	u64 entry = __atomic_load_n((u64 *)value_of(map, node_of(map, number)), __ATOMIC_RELAXED);
 
 	if (own->entry != entry) {
@@ -111,6 +112,13 @@ static void *value_here(const struct map *map, u32 number)
 	if (is_of_threads(map) && environment.has_areas)
 		return own_value(map, number);
 	return value_of(map, node_of(map, number));
+}
+
+static void copy_value(const struct map *map, u32 number, const void *value)
+{
+	/* The tool writes values of threads and CPUs by itself. */
+	if (!is_of_threads(map) || environment.has_areas)
+		copy(value_here(map, number), value, map->value_size);
 }
 
 static u32 hash_of(const u8 *key, u32 bytes)
@@ -150,7 +158,8 @@ static u8 is_node_of(const struct map *map, const struct node *node, u32 hash, c
 	return node->hash == hash && is_equal(node->key, key, map->key_size);
 }
 
-static void *table_lookup(const struct map *map, const u8 *key)
+/* Not inline: a lookup in an array saves no register. */
+__attribute__((noinline)) static void *table_lookup(const struct map *map, const u8 *key)
 {
 	u32 hash = hash_of(key, map->key_size), number = hash & map->mask, tries, steps, at;
 	struct bucket *bucket = &table_of(map)->buckets[number];
@@ -291,7 +300,7 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 		if (flags == NOEXIST)
 			error = -EEXIST;
 		else
-			copy(value_here(map, *link), value, map->value_size);
+			copy_value(map, *link, value);
 		goto out;
 	}
 	if (flags == EXIST) {
@@ -308,7 +317,7 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 	node = node_of(map, number);
 	if (is_of_threads(map))
 		__atomic_fetch_add((u64 *)value_of(map, node), 1, __ATOMIC_RELAXED);
-	copy(value_here(map, number), value, map->value_size);
+	copy_value(map, number, value);
 	copy(node->key, key, map->key_size);
 	__atomic_store_n(&node->hash, hash, __ATOMIC_RELEASE);
 	__atomic_store_n(&node->next, bucket->first, __ATOMIC_RELEASE);

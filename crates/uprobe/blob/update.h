@@ -6,6 +6,7 @@
 #include "map.h"
 #include "table.h"
 #include "identity.h"
+#include "turn.h"
 
 typedef s64 callback(const struct map *map, const void *key, void *value, void *context);
 
@@ -16,7 +17,7 @@ static void *array_lookup(const struct map *map, u32 key)
 	if (key >= map->entries)
 		return NULL;
 	if (map->kind == THREAD_ARRAY)
-		values += control();
+		values = own_values(map);
 	return (void *)(values + (u64)key * map->stride);
 }
 

@@ -16,6 +16,7 @@ pub(super) struct Helpers {
     table: HelperTable,
     quiet: BTreeSet<u32>,
     readers: BTreeSet<u32>,
+    run_in_turn: u64,
     needs_guard: bool,
     /// True if the kernel ends faults of a copy: reading takes no system call.
     has_vdso_copy: bool,
@@ -54,6 +55,7 @@ impl Helpers {
             table: blob.helpers,
             quiet: blob.quiet,
             readers,
+            run_in_turn: blob.run_in_turn,
             needs_guard,
             has_vdso_copy: vdso_copy.is_some(),
         })
@@ -62,6 +64,11 @@ impl Helpers {
     /// Returns whether those that read need the guard.
     pub(super) fn need_guard(&self) -> bool {
         self.needs_guard
+    }
+
+    /// The address of the function that runs a program with the values of a CPU.
+    pub(super) fn run_in_turn(&self) -> u64 {
+        self.run_in_turn
     }
 
     pub(super) fn table(&self) -> &HelperTable {

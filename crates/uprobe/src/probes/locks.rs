@@ -3,7 +3,7 @@
 //! A thread sees by itself whether a holder of its own process has ended. Of other processes only the tool knows: their
 //! numbers may be of another PID namespace. An update that waited in vain for one says so in the table.
 
-use super::{probes::Probes, store::Store, table::Table};
+use super::{probes::Probes, table::Table};
 use crate::{process::Holders, translate::helpers::Environment};
 use std::collections::HashMap;
 
@@ -28,28 +28,44 @@ impl Probes {
 
     /// Releases the locks of processes that have ended, in tables that are meant.
     pub(super) fn release_locks(&self, is_meant: impl Fn(&Table) -> bool) {
-        let mut running: HashMap<u32, Option<Holders>> = HashMap::new();
-        for store in self.stores.iter().flatten() {
-            let (Store::Table(table) | Store::ThreadTable(table)) = store else {
-                continue;
-            };
-            if !is_meant(table) {
-                continue;
-            }
+        let mut running = Running::default();
+        for table in self.stores.tables().filter(|table| is_meant(table)) {
             // Locks first: whoever has one was there before the processes are looked for.
             for (bucket, lock) in table.locks() {
-                let process = lock >> Environment::HOLDER_BITS;
-                let holder = lock & ((1 << Environment::HOLDER_BITS) - 1);
-                let holders = running.entry(process).or_insert_with(|| {
-                    let mut targets = self.targets.values();
-                    let target = targets.find(|target| target.number == process);
-                    target.map(|target| target.runtime.holders())
-                });
-                let is_running = holders.as_ref().is_some_and(|all| all.contains(holder));
-                if lock != TOOL && !is_running {
+                if lock != TOOL && !running.has(self, lock) {
                     table.release(bucket, lock);
                 }
             }
         }
+    }
+
+    /// Takes the values of CPUs from runs whose threads have ended.
+    pub(crate) fn release_turns(&self) {
+        let mut running = Running::default();
+        let Some(turns) = &self.stores.turns else {
+            return;
+        };
+        for (cpu, holder) in turns.holders() {
+            if !running.has(self, holder) {
+                turns.release(cpu, holder);
+            }
+        }
+    }
+}
+
+/// The holders of each process that runs, looked for once.
+#[derive(Default)]
+struct Running(HashMap<u32, Option<Holders>>);
+
+impl Running {
+    fn has(&mut self, probes: &Probes, lock: u32) -> bool {
+        let process = lock >> Environment::HOLDER_BITS;
+        let holder = lock & ((1 << Environment::HOLDER_BITS) - 1);
+        let holders = self.0.entry(process).or_insert_with(|| {
+            let mut targets = probes.targets.values();
+            let target = targets.find(|target| target.number == process);
+            target.map(|target| target.runtime.holders())
+        });
+        holders.as_ref().is_some_and(|all| all.contains(holder))
     }
 }

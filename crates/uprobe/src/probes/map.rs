@@ -3,7 +3,7 @@
 use super::{
     error::{Error, Result},
     probes::Probes,
-    store::{Store, wrong},
+    store::{Store, values_in_array, wrong},
     table::{Entry, Table},
 };
 use crate::{
@@ -27,7 +27,7 @@ impl Probes {
         Ok(Map {
             probes: self,
             map,
-            store: self.stores[index].as_ref(),
+            store: self.stores.all[index].as_ref(),
         })
     }
 }
@@ -35,7 +35,7 @@ impl Probes {
 impl Probes {
     /// The map of a number in the kernel.
     pub fn map_with_id(&self, id: u32) -> Option<Map<'_>> {
-        let mut all = self.object.maps().iter().zip(&self.stores);
+        let mut all = self.object.maps().iter().zip(&self.stores.all);
         let (map, store) = all.find(|(map, _)| map.id == id)?;
         Some(Map {
             probes: self,
@@ -61,9 +61,20 @@ impl<'a> Map<'a> {
         self.map.key_size as usize
     }
 
-    /// Bytes of a value.
+    /// Bytes of a value, or of all CPUs' values of a key.
     pub fn value_bytes(&self) -> usize {
-        self.map.value_size as usize
+        match self.cpus() {
+            0 => self.map.value_size as usize,
+            cpus => cpus * self.map.stride(),
+        }
+    }
+
+    /// Number of CPUs that it has a value for each of, 0 if it hasn't.
+    fn cpus(&self) -> usize {
+        match (self.store, &self.probes.stores.turns) {
+            (Some(Store::Cpus(_) | Store::CpuTable(_)), Some(turns)) => turns.cpus(),
+            _ => 0,
+        }
     }
 
     /// Returns whether its values are stacks.
@@ -71,14 +82,21 @@ impl<'a> Map<'a> {
         matches!(self.store, Some(Store::Stacks(_)))
     }
 
-    /// The keys of a table, or the numbers of its stacks. Some that come or go meanwhile may be missing, or there twice.
+    /// The keys of a table, the numbers of stacks, or the indices of values of CPUs. Some that come or go meanwhile may be
+    /// missing, or there twice.
     pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
-        if !self.has_stacks() {
-            return Ok(self.entries()?.into_iter().map(|(key, _)| key).collect());
-        }
+        let numbers = match self.store {
+            Some(Store::Table(table) | Store::ThreadTable(table) | Store::CpuTable(table)) => {
+                let entries = table.entries().into_iter();
+                return Ok(entries.map(|entry| entry.key).collect());
+            }
+            Some(Store::Cpus(_)) => 0..self.map.entries,
+            Some(Store::Stacks(_)) => 0..self.map.entries.next_power_of_two(),
+            _ => return Err(wrong(self.map, "keys")),
+        };
         let mut keys = Vec::new();
-        for number in 0..self.map.entries.next_power_of_two() {
-            if self.stack(number)?.is_some() {
+        for number in numbers {
+            if !self.has_stacks() || self.stack(number)?.is_some() {
                 keys.push(number.to_ne_bytes().to_vec());
             }
         }
@@ -88,21 +106,39 @@ impl<'a> Map<'a> {
     /// Gives a key of a table a value, as the kernel does by flags: always (0), or an error if the key is there
     /// (`BPF_NOEXIST`, 1), or is not (`BPF_EXIST`, 2).
     pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<()> {
-        let Some(Store::Table(table)) = self.store else {
+        let (Some(Store::Table(table)) | Some(Store::CpuTable(table))) = self.store else {
             return Err(wrong(self.map, "value of a key"));
         };
+        assert_eq!(value.len(), self.value_bytes(), "a value's bytes");
         let written = self.unless_stuck(|| table.set(key, value, flags));
         written.map_err(|source| Error::Map {
             map: self.map.name.clone(),
             what: "written",
             source,
-        })
+        })?;
+        if let (Some(Store::CpuTable(_)), Some(entry)) = (self.store, table.find(key)) {
+            table.set_values_of_cpus(&entry, value);
+        }
+        Ok(())
     }
 
     /// The value of a key of an array or a table; `None` where there is none.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.store {
             Some(Store::Table(table)) => Ok(table.get(key)),
+            Some(Store::CpuTable(table)) => {
+                let entry = table.find(key);
+                Ok(entry.map(|entry| table.values_of_cpus(&entry).concat()))
+            }
+            Some(Store::Cpus(memory)) => {
+                let mut value = vec![0; self.value_bytes()];
+                let places = self.places_of_cpus(key);
+                for (at, into) in places.zip(value.chunks_exact_mut(self.map.stride())) {
+                    memory.read(at, into);
+                }
+                let is_there = index(key) < self.map.entries;
+                Ok(is_there.then_some(value))
+            }
             Some(Store::Array(pages)) => {
                 let index = index(key);
                 let bytes = self.map.value_size as usize;
@@ -116,7 +152,14 @@ impl<'a> Map<'a> {
     /// Gives a key of an array or a table a value.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.store {
-            Some(Store::Table(_)) => self.update(key, value, 0),
+            Some(Store::Table(_) | Store::CpuTable(_)) => self.update(key, value, 0),
+            Some(Store::Cpus(memory)) if index(key) < self.map.entries => {
+                let places = self.places_of_cpus(key);
+                for (at, from) in places.zip(value.chunks_exact(self.map.stride())) {
+                    memory.write(at, from);
+                }
+                Ok(())
+            }
             Some(Store::Array(pages)) => {
                 let index = index(key);
                 if index >= self.map.entries {
@@ -132,6 +175,18 @@ impl<'a> Map<'a> {
             }
             _ => Err(wrong(self.map, "value of a key")),
         }
+    }
+
+    /// The places of the values of each CPU at an index of an array.
+    fn places_of_cpus(&self, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
+        let step = values_in_array(self.map);
+        let first = index(key) as usize * self.map.stride();
+        let cpus = if index(key) < self.map.entries {
+            self.cpus()
+        } else {
+            0
+        };
+        (0..cpus).map(move |cpu| first + cpu * step)
     }
 
     /// The addresses of a stack by the number that `bpf_get_stackid` returned, the innermost first; `None` where there
@@ -165,7 +220,7 @@ impl<'a> Map<'a> {
                 }
                 Ok(was_there)
             }
-            Some(Store::Table(table) | Store::ThreadTable(table)) => {
+            Some(Store::Table(table) | Store::ThreadTable(table) | Store::CpuTable(table)) => {
                 let deleted = self.unless_stuck(|| table.delete(key));
                 deleted.map_err(|source| Error::Map {
                     map: self.map.name.clone(),

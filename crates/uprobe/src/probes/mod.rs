@@ -38,6 +38,7 @@ mod table;
 mod tail_calls;
 mod target;
 mod trace;
+mod turns;
 mod usdt;
 
 pub use error::{Error, Result};

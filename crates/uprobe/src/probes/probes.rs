@@ -2,9 +2,10 @@
 
 use super::{
     error::{Error, Result},
-    store::{Store, wrong},
+    store::{Store, Stores, wrong},
     target::Target,
     trace::TraceLine,
+    turns::Turns,
     usdt::{SPECS, Specs},
 };
 use crate::{
@@ -27,8 +28,8 @@ pub struct Probes {
     /// The number of the next one.
     next: u64,
     follows_children: bool,
-    /// Memory in the order of the object's maps; none where a map's type has no form in user space.
-    pub(super) stores: Vec<Option<Store>>,
+    /// The maps' memory.
+    pub(super) stores: Stores,
     pub(super) object: LoadedObject,
     specs: Specs,
 }
@@ -117,21 +118,38 @@ impl Attached {
 impl Probes {
     /// Makes the maps' memory. Nothing is attached yet.
     pub fn new(object: LoadedObject) -> Result<Self> {
-        let stores = object.maps().iter().map(Store::create);
-        Ok(Probes {
+        let stores = Stores::create(object.maps())?;
+        Ok(Probes::with(object, stores))
+    }
+
+    /// For programs and maps of another process, which come later. Where the kernel has a value for each CPU, there is one
+    /// for each CPU here too, as that process reads them.
+    pub fn of_others() -> Result<Self> {
+        let mut stores = Stores::create(&[])?;
+        stores.turns = Some(Turns::create()?);
+        Ok(Probes::with(LoadedObject::empty(), stores))
+    }
+
+    fn with(object: LoadedObject, stores: Stores) -> Self {
+        Probes {
             targets: BTreeMap::new(),
             latest: HashMap::new(),
             next: 0,
             follows_children: false,
-            stores: stores.collect::<Result<_>>()?,
+            stores,
             object,
             specs: Specs::default(),
-        })
+        }
+    }
+
+    /// Runs that were counted as hits, and did not happen as the values of all CPUs were taken.
+    pub(crate) fn without_turn(&self) -> u64 {
+        self.stores.turns.as_ref().map_or(0, Turns::missed)
     }
 
     /// Adds a map that another process has made. Programs name it by its file descriptor.
     pub fn add_map(&mut self, map: LoadedMap) -> Result<()> {
-        self.stores.push(Store::create(&map)?);
+        self.stores.add(&map)?;
         self.object.add_map(map);
         Ok(())
     }
@@ -150,7 +168,7 @@ impl Probes {
     /// `bpf_usdt_cookie` finds this cookie. It is this cookie where the program calls none of them.
     pub fn usdt_cookie(&mut self, name: &str, site: &UsdtSite, cookie: u64) -> Result<u64> {
         let programs = self.object.reachable(program(&self.object, name)?)?;
-        let maps = self.object.maps().iter().zip(&self.stores);
+        let maps = self.object.maps().iter().zip(&self.stores.all);
         let uses = |map| programs.iter().any(|program| program.uses(map));
         let specs = maps.filter(|(map, _)| map.name == SPECS && uses(map));
         let Some((map, Some(Store::Array(pages)))) = specs.into_iter().next() else {

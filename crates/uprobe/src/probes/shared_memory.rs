@@ -110,6 +110,16 @@ impl SharedMemory {
         }
     }
 
+    /// Copies bytes in. Others may read them meanwhile.
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.mapped);
+        // SAFETY: inside of the mapping.
+        unsafe {
+            let to = self.address.as_ptr().add(offset);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
     /// Overwrites bytes with zeros.
     pub(super) fn clear(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.mapped);

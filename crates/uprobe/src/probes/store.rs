@@ -5,13 +5,58 @@ use super::{
     ring::{self, Ring},
     shared_memory::SharedMemory,
     table::Table,
+    turns::Turns,
 };
 use crate::{
-    object::{LoadedMap, Pages},
+    object::{LoadedMap, LoadedObject, LoadedProgram, Pages},
     process::Shared,
     translate::helpers::{STACK_HEAD, TableShape},
 };
 use libbpf_rs::MapType;
+
+/// The memory of all maps.
+#[derive(Debug)]
+pub(super) struct Stores {
+    /// In the order of the object's maps; none where a map's type has no form in user space.
+    pub(super) all: Vec<Option<Store>>,
+    /// Who has the values of CPUs; none where what the kernel has per CPU is per thread.
+    pub(super) turns: Option<Turns>,
+}
+
+impl Stores {
+    /// The memory of maps, without values of CPUs.
+    pub(super) fn create(maps: &[LoadedMap]) -> Result<Self> {
+        let mut stores = Stores {
+            all: Vec::new(),
+            turns: None,
+        };
+        maps.iter().try_for_each(|map| stores.add(map))?;
+        Ok(stores)
+    }
+
+    /// Makes the memory of one more map.
+    pub(super) fn add(&mut self, map: &LoadedMap) -> Result<()> {
+        let cpus = self.turns.as_ref().map(Turns::cpus);
+        self.all.push(Store::create(map, cpus)?);
+        Ok(())
+    }
+
+    /// The tables.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.all.iter().flatten().filter_map(|store| match store {
+            Store::Table(table) | Store::ThreadTable(table) | Store::CpuTable(table) => Some(table),
+            _ => None,
+        })
+    }
+
+    /// Returns whether a program uses values of CPUs.
+    pub(super) fn are_of_cpus_in(&self, object: &LoadedObject, program: &LoadedProgram) -> bool {
+        let mut maps = object.maps().iter().zip(&self.all);
+        maps.any(|(map, store)| {
+            matches!(store, Some(Store::Cpus(_) | Store::CpuTable(_))) && program.uses(map)
+        })
+    }
+}
 
 /// Memory that all processes have in common.
 #[derive(Debug)]
@@ -28,6 +73,10 @@ pub(super) enum Store {
     Stacks(SharedMemory),
     /// Nothing: each process's threads have their own.
     Threads,
+    /// Arrays, one for each CPU.
+    Cpus(SharedMemory),
+    /// A hash table with a value of each CPU.
+    CpuTable(Table),
     /// Nothing: each process has its own ring.
     Ring,
     /// Nothing: a program has another address in each process.
@@ -36,7 +85,7 @@ pub(super) enum Store {
 
 impl Store {
     /// `None` where the type has no form in user space.
-    pub(super) fn create(map: &LoadedMap) -> Result<Option<Self>> {
+    fn create(map: &LoadedMap, cpus: Option<usize>) -> Result<Option<Self>> {
         let shape = |is_lru, is_of_threads| TableShape {
             key_size: map.key_size,
             value_size: map.value_size,
@@ -44,6 +93,14 @@ impl Store {
             is_lru,
             is_of_threads,
         };
+        if let (Some(cpus), MapType::PercpuHash | MapType::LruPercpuHash) = (cpus, map.kind) {
+            let shape = shape(map.kind == MapType::LruPercpuHash, true);
+            return Ok(Some(Store::CpuTable(Table::with_cpus(shape, cpus)?)));
+        }
+        if let (Some(cpus), MapType::PercpuArray) = (cpus, map.kind) {
+            let values = SharedMemory::create(cpus * values_in_array(map), None)?;
+            return Ok(Some(Store::Cpus(values)));
+        }
         Ok(Some(match map.kind {
             MapType::Array => Store::Array(map.pages()?),
             MapType::Arena => Store::Arena(map.pages()?),
@@ -62,6 +119,16 @@ impl Store {
             _ => return Ok(None),
         }))
     }
+}
+
+/// Bytes of the values that a thread, or a CPU, has of a table.
+pub(super) fn values_in_table(shape: TableShape) -> usize {
+    shape.thread_stride() * shape.entries as usize
+}
+
+/// Bytes of the values that a CPU has of an array.
+pub(super) fn values_in_array(map: &LoadedMap) -> usize {
+    map.stride() * map.entries as usize
 }
 
 /// Returns how a ring is mapped into its process.

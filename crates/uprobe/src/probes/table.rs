@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls the helpers' functions")]
 
-use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory};
+use super::{
+    error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory, store::values_in_table,
+};
 use crate::translate::helpers::{MapDescriptor, TableShape};
 use std::{ffi::c_void, io, slice, sync::atomic::Ordering};
 
@@ -19,6 +21,8 @@ pub(super) struct Entry {
 pub(super) struct Table {
     memory: SharedMemory,
     shape: TableShape,
+    /// Number of CPUs whose values are behind the nodes, 0 if they aren't.
+    cpus: usize,
     /// For this process.
     descriptor: MapDescriptor,
     helpers: OwnHelpers,
@@ -26,10 +30,17 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn create(shape: TableShape) -> Result<Self> {
-        let mut memory = SharedMemory::create(shape.bytes(), None)?;
+        Table::with_cpus(shape, 0)
+    }
+
+    /// One with a value of each of so many CPUs.
+    pub(super) fn with_cpus(shape: TableShape, cpus: usize) -> Result<Self> {
+        let bytes = values_at(shape) + cpus * values_in_table(shape);
+        let mut memory = SharedMemory::create(bytes, None)?;
         shape.clear(memory.before_it_is_shared());
         Ok(Table {
             descriptor: MapDescriptor::table(memory.address(), shape),
+            cpus,
             memory,
             shape,
             helpers: OwnHelpers::get()?,
@@ -42,7 +53,42 @@ impl Table {
 
     /// Returns what helpers get as the table, for its address in a process.
     pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
-        MapDescriptor::table(address, self.shape)
+        let table = MapDescriptor::table(address, self.shape);
+        if self.cpus == 0 {
+            return table;
+        }
+        let values = address + values_at(self.shape) as u64;
+        table.with_cpus(values, values_in_table(self.shape) as u64)
+    }
+
+    /// The values of an entry, one for each CPU.
+    pub(super) fn values_of_cpus(&self, entry: &Entry) -> Vec<Vec<u8>> {
+        let values = self.places(entry).map(|at| {
+            let mut bytes = vec![0; self.shape.thread_stride()];
+            self.memory.read(at, &mut bytes);
+            // It may be of another entry that the node was: nothing was added to this one on that CPU.
+            if bytes[..8] != entry.value {
+                bytes.fill(0);
+            }
+            bytes.split_off(8)
+        });
+        values.collect()
+    }
+
+    /// Gives an entry a value for each CPU.
+    pub(super) fn set_values_of_cpus(&self, entry: &Entry, values: &[u8]) {
+        let each = self.shape.thread_stride() - 8;
+        for (at, value) in self.places(entry).zip(values.chunks_exact(each)) {
+            self.memory.write(at + 8, value);
+            self.memory.write(at, &entry.value);
+        }
+    }
+
+    /// The places of an entry's values in the memory.
+    fn places(&self, entry: &Entry) -> impl Iterator<Item = usize> {
+        let first = values_at(self.shape) + entry.number as usize * self.shape.thread_stride();
+        let step = values_in_table(self.shape);
+        (0..self.cpus).map(move |cpu| first + cpu * step)
     }
 
     pub(super) fn shape(&self) -> TableShape {
@@ -66,11 +112,11 @@ impl Table {
     /// Gives a key a value, by the kernel's flags.
     pub(super) fn set(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         self.check_key(key);
-        assert_eq!(
-            value.len(),
-            self.shape.value_size as usize,
-            "a value's bytes"
-        );
+        // Values of threads and CPUs are written where they are, and not by this.
+        if !self.shape.is_of_threads {
+            let bytes = self.shape.value_size as usize;
+            assert_eq!(value.len(), bytes, "a value's bytes");
+        }
         let (key, value) = (key.as_ptr(), value.as_ptr());
         // SAFETY: as in `get`; the value is as long as the descriptor says.
         answer(unsafe { (self.helpers.update)(&raw const self.descriptor, key, value, flags) })
@@ -142,6 +188,11 @@ impl Table {
             number: self.shape.number(offset),
         }
     }
+}
+
+/// The offset of the first CPU's values.
+fn values_at(shape: TableShape) -> usize {
+    shape.bytes().next_multiple_of(64)
 }
 
 struct Collected<'a> {

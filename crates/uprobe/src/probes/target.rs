@@ -5,9 +5,10 @@ use super::{
     error::{Error, Result},
     helpers::Helpers,
     ring::Ring,
-    store::{self, Store},
+    store::{self, Store, Stores, values_in_array, values_in_table},
     tail_calls::ProgramTable,
     trace::{self, TraceLine},
+    turns::{self, Turns},
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
@@ -47,6 +48,8 @@ pub(super) struct Target {
     trace: Option<(Ring, u64)>,
     /// The programs by name.
     programs: HashMap<String, Loaded>,
+    /// The address of who has the values of CPUs, if a program uses some.
+    turns: Option<u64>,
 }
 
 /// A map in the process.
@@ -61,6 +64,8 @@ struct Placed {
 struct Loaded {
     address: u64,
     code: MachineCode,
+    /// Where the program is entered with the values of a CPU, if it or one that it reaches uses some.
+    in_turn: Option<u64>,
 }
 
 /// Memory of a map that this process has for itself.
@@ -105,6 +110,7 @@ impl Target {
             maps: BTreeMap::new(),
             trace: None,
             programs: HashMap::new(),
+            turns: None,
         })
     }
 
@@ -112,7 +118,7 @@ impl Target {
     pub(super) fn load(
         &mut self,
         object: &LoadedObject,
-        stores: &[Option<Store>],
+        stores: &Stores,
         program: &LoadedProgram,
     ) -> Result<Program> {
         let all = object.reachable(program)?;
@@ -131,16 +137,33 @@ impl Target {
             }
             self.fill_tables(object)?;
         }
-        let address = self.programs[&program.name].address;
+        let uses_cpus = |one: &&LoadedProgram| stores.are_of_cpus_in(object, one);
+        let address = match &stores.turns {
+            Some(turns) if all.iter().any(uses_cpus) => self.enter_in_turn(&program.name, turns)?,
+            _ => self.programs[&program.name].address,
+        };
         Ok(Program { address, cookie: 0 })
     }
 
+    /// Where a program is entered with the values of a CPU.
+    fn enter_in_turn(&mut self, name: &str, turns: &Turns) -> Result<u64> {
+        if let Some(known) = self.programs[name].in_turn {
+            return Ok(known);
+        }
+        let turns = match self.turns {
+            Some(known) => known,
+            None => self.runtime.share(&[store::share(turns.memory())])?[0],
+        };
+        self.turns = Some(turns);
+        let (program, run) = (self.programs[name].address, self.helpers.run_in_turn());
+        let entry = |at| turns::entry(at, run, program, turns);
+        let entry = self.runtime.load(turns::ENTRY, entry)?;
+        self.programs.get_mut(name).expect("it is there").in_turn = Some(entry);
+        Ok(entry)
+    }
+
     /// Returns what the kernel's arrays of programs hold now, for the programs that are here.
-    pub(super) fn follow_arrays(
-        &mut self,
-        object: &LoadedObject,
-        stores: &[Option<Store>],
-    ) -> Result<()> {
+    pub(super) fn follow_arrays(&mut self, object: &LoadedObject, stores: &Stores) -> Result<()> {
         let here = |one: &&LoadedProgram| self.programs.contains_key(&one.name);
         let here: Vec<&LoadedProgram> = object.programs().iter().filter(here).collect();
         for program in here {
@@ -179,7 +202,7 @@ impl Target {
     fn load_one(
         &mut self,
         object: &LoadedObject,
-        stores: &[Option<Store>],
+        stores: &Stores,
         program: &LoadedProgram,
     ) -> Result<()> {
         if self.programs.contains_key(&program.name) {
@@ -212,7 +235,11 @@ impl Target {
             Ok::<_, Error>(std::mem::take(&mut translated.bytes))
         })?;
         let code = code.expect("it was translated");
-        let loaded = Loaded { address, code };
+        let loaded = Loaded {
+            address,
+            code,
+            in_turn: None,
+        };
         self.programs.insert(program.name.clone(), loaded);
         Ok(())
     }
@@ -324,13 +351,13 @@ impl Target {
     fn place(
         &mut self,
         object: &LoadedObject,
-        stores: &[Option<Store>],
+        stores: &Stores,
         program: &LoadedProgram,
     ) -> Result<()> {
         let missing: Vec<_> = object
             .maps()
             .iter()
-            .zip(stores)
+            .zip(&stores.all)
             .filter_map(|(map, store)| {
                 let fd = map.fd().as_raw_fd();
                 let is_missing = program.uses(map) && !self.maps.contains_key(&fd);
@@ -364,8 +391,10 @@ impl Target {
                         again_from: None,
                         at: map.arena.map(|arena| arena.start),
                     },
-                    Store::Table(table) | Store::ThreadTable(table) => store::share(table.memory()),
-                    Store::Stacks(memory) => store::share(memory),
+                    Store::Table(table) | Store::ThreadTable(table) | Store::CpuTable(table) => {
+                        store::share(table.memory())
+                    }
+                    Store::Stacks(memory) | Store::Cpus(memory) => store::share(memory),
                     Store::Ring => store::share_ring(&rings[fd]),
                     Store::Programs => Shared {
                         is_read_only: true,
@@ -416,8 +445,13 @@ impl Target {
                 // No helper takes one.
                 Store::Arena(_) => (MapDescriptor::array(values), Own::Nothing),
                 Store::Table(table) => (table.descriptor(at), Own::Nothing),
+                Store::CpuTable(table) => (table.descriptor(at), Own::Nothing),
+                Store::Cpus(_) => {
+                    let bytes = values_in_array(map) as u64;
+                    (MapDescriptor::cpu_array(values, bytes), Own::Nothing)
+                }
                 Store::ThreadTable(table) => {
-                    let bytes = table.shape().thread_stride() as u64 * u64::from(map.entries);
+                    let bytes = values_in_table(table.shape()) as u64;
                     let (start, from_control) = self.take_thread_memory(&map.name, bytes)?;
                     let descriptor = table.descriptor(at).with_values(from_control);
                     (descriptor, Own::Threads(start))

@@ -108,6 +108,9 @@ pub(super) const FRAME_COOKIE: i32 = 176;
 pub(super) const FRAME_STACK: i32 = 184;
 /// The page that a helper last found readable in this run of the programs at a place: no page's address at its start.
 pub(super) const FRAME_CHECKED: i32 = 192;
+/// The CPU whose values a program has, if it uses values of CPUs: helpers alone use it.
+const FRAME_TURN: i32 = 208;
+const _: () = assert!(FRAME_TURN + 8 <= FRAME as i32);
 pub(super) const NO_PAGE: i32 = 1;
 /// Number of tail calls that a program has made in this run (`translate::ProbeContext`): 4 bytes.
 #[cfg(test)]
@@ -230,6 +233,7 @@ mod tests {
             ("AREA", AREA),
             ("FRAME_STACK", FRAME_STACK as u64),
             ("FRAME_CHECKED", FRAME_CHECKED as u64),
+            ("FRAME_TURN", FRAME_TURN as u64),
         ] {
             assert_eq!(number(name), expected, "{name}");
         }
@@ -244,7 +248,7 @@ mod tests {
         };
         const { assert!(CONTROL + PAGE <= AREA) };
         const { assert!(FRAME_CHECKED as u64 + 8 <= FRAME_TAIL_CALLS as u64) };
-        const { assert!(FRAME_TAIL_CALLS as u64 + 8 <= FRAME) };
+        const { assert!(FRAME_TAIL_CALLS as u64 + 8 <= FRAME_TURN as u64) };
         assert_eq!(
             FRAME_TAIL_CALLS as u32,
             crate::translate::ProbeContext::TAIL_CALLS_OFFSET

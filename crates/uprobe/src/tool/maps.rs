@@ -77,14 +77,6 @@ pub(super) fn is_separate(kind: &MapType) -> bool {
     )
 }
 
-/// Returns whether a map has a value for each CPU.
-pub(super) fn is_per_cpu(kind: &MapType) -> bool {
-    matches!(
-        kind,
-        MapType::PercpuArray | MapType::PercpuHash | MapType::LruPercpuHash
-    )
-}
-
 /// Makes the map that a caller wants, if it is an array whose pages can't be mapped, so that they can. `None` for others,
 /// and where the kernel wants it otherwise.
 pub(super) fn create_mappable(attributes: &sys::bpf_attr, caller: &Caller) -> Option<OwnedFd> {
@@ -118,17 +110,21 @@ pub(super) fn create_mappable(attributes: &sys::bpf_attr, caller: &Caller) -> Op
     (map >= 0).then(|| adopt(map as RawFd))
 }
 
-/// The entries that a hash table of the kernel has.
+/// The entries that a map of the kernel has.
 pub(super) fn entries(map: &LoadedMap) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
-    if !matches!(map.kind, MapType::Hash | MapType::LruHash) {
-        return entries;
-    }
+    let value_bytes = match map.kind {
+        MapType::Hash | MapType::LruHash => map.value_size as usize,
+        MapType::PercpuHash | MapType::LruPercpuHash | MapType::PercpuArray => {
+            map.stride() * libbpf_rs::num_possible_cpus().unwrap_or(1)
+        }
+        _ => return entries,
+    };
     let fd = map.fd().as_raw_fd();
     let mut key: Option<Vec<u8>> = None;
     while entries.len() < map.entries as usize {
         let mut next = vec![0_u8; map.key_size as usize];
-        let mut value = vec![0_u8; map.value_size as usize];
+        let mut value = vec![0_u8; value_bytes];
         let before = key
             .as_ref()
             .map_or(std::ptr::null(), |key| key.as_ptr().cast());

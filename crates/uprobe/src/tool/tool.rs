@@ -25,10 +25,7 @@ use super::{
     serve::Server,
     start::Process,
 };
-use crate::{
-    object::LoadedObject,
-    probes::{At, Attached, Place, Probes},
-};
+use crate::probes::{At, Attached, Place, Probes};
 
 /// Time after which records are handed on, at the latest.
 const RECORD_INTERVAL: Duration = Duration::from_millis(1);
@@ -141,7 +138,7 @@ impl Tool {
     /// Starts a command. `only` is the process that is meant where the command asks for all processes.
     pub fn start(command: Command, only: Option<i32>) -> Result<Self> {
         let decoys = Decoys::new().map_err(Error::system("uprobes of this kernel"))?;
-        let probes = Probes::new(LoadedObject::empty())?;
+        let probes = Probes::of_others()?;
         let (process, listener) = Process::start(command)?;
         Ok(Tool {
             process,
@@ -195,6 +192,7 @@ impl Tool {
             self.forward()?;
             if self.looked.elapsed() >= LOOK_INTERVAL {
                 self.end_what_is_not_held()?;
+                self.probes.release_turns();
                 // The process may map other files.
                 self.images.forget();
                 self.looked = Instant::now();
@@ -222,6 +220,9 @@ impl Tool {
         }
         self.forward()?;
         let mut counts = self.counts;
+        let without_turn = self.probes.without_turn().min(counts.hits);
+        counts.hits -= without_turn;
+        counts.missed += without_turn;
         for (id, forwarder) in &self.forwarders {
             let map = self.probes.map_with_id(*id);
             counts.lost += map.map_or(Ok(0), |map| map.dropped())? + forwarder.too_long;
@@ -444,16 +445,6 @@ impl Tool {
                 let copied = map.map_or(Ok(()), |map| map.set(&key, &value));
                 copied.map_err(|error| error.to_string())?;
             }
-        }
-        let per_cpu = captured.maps.iter().find(|id| {
-            let kind = self.maps.taken.get(id);
-            kind.is_some_and(maps::is_per_cpu)
-        });
-        if let Some(map) = per_cpu.and_then(|id| self.probes.map_with_id(*id)) {
-            return Err(format!(
-                "its map {} has a value for each CPU, and a process has one for each thread",
-                map.name()
-            ));
         }
         let found = event
             .find(&mut self.images)

@@ -33,6 +33,8 @@ pub struct Blob {
     pub quiet: BTreeSet<u32>,
     /// The helpers that read memory which may not be there.
     pub readers: BTreeSet<u32>,
+    /// The address of the function that runs a program with the values of a CPU (`blob/turn.h`).
+    pub run_in_turn: u64,
     /// Offset in the bytes of the word that holds [`Environment::vdso_copy`], 0 where there is none.
     pub vdso_copy: usize,
 }
@@ -73,7 +75,7 @@ impl Blob {
         relocate(&file, &mut bytes, &place);
         let mut helpers = HelperTable::new();
         let (mut quiet, mut readers) = (BTreeSet::new(), BTreeSet::new());
-        let mut vdso_copy = None;
+        let (mut vdso_copy, mut run_in_turn) = (None, None);
         for symbol in file.symbols() {
             let (Ok(name), Some(section)) = (symbol.name(), symbol.section_index()) else {
                 continue;
@@ -83,6 +85,9 @@ impl Blob {
                 let value = environment.to_bytes();
                 bytes[start..start + value.len()].copy_from_slice(&value);
                 vdso_copy = Some(start + 8 * Environment::VDSO_COPY);
+            }
+            if name == "run_in_turn" {
+                run_in_turn = Some(at + place(section, symbol.address()) as u64);
             }
             let id = name.strip_prefix("bpf_").and_then(helper_id);
             if let (SymbolKind::Text, Some(id)) = (symbol.kind(), id) {
@@ -107,6 +112,7 @@ impl Blob {
             helpers,
             quiet,
             readers,
+            run_in_turn: run_in_turn.expect("the helpers have it"),
             vdso_copy: vdso_copy.expect("the helpers have an environment"),
         }
     }

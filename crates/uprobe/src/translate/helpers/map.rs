@@ -35,11 +35,12 @@ pub struct MapDescriptor {
     key_size: u32,
     mask: u32,
     values: u64,
+    cpu_bytes: u64,
 }
 
 impl MapDescriptor {
     /// The bytes of a descriptor.
-    pub const BYTES: usize = 40;
+    pub const BYTES: usize = 48;
 
     /// Offsets of the address of an array of programs' table, and of the number of its slots.
     pub(crate) const MEMORY_OFFSET: u32 = std::mem::offset_of!(MapDescriptor, memory) as u32;
@@ -60,6 +61,7 @@ impl MapDescriptor {
             key_size: 4,
             mask: 0,
             values: 0,
+            cpu_bytes: 0,
         }
     }
 
@@ -67,7 +69,16 @@ impl MapDescriptor {
     pub fn thread_array(array: ArrayPlace) -> Self {
         MapDescriptor {
             kind: THREAD_ARRAY,
+            values: array.values,
             ..MapDescriptor::array(array)
+        }
+    }
+
+    /// An array of each CPU, whose first value of the first CPU is at an address. `cpu_bytes` are from one CPU's to the next.
+    pub fn cpu_array(array: ArrayPlace, cpu_bytes: u64) -> Self {
+        MapDescriptor {
+            cpu_bytes,
+            ..MapDescriptor::thread_array(array)
         }
     }
 
@@ -87,6 +98,7 @@ impl MapDescriptor {
             key_size: shape.key_size,
             mask: shape.buckets() - 1,
             values: 0,
+            cpu_bytes: 0,
         }
     }
 
@@ -101,6 +113,7 @@ impl MapDescriptor {
             key_size: 0,
             mask: bytes - 1,
             values: 0,
+            cpu_bytes: 0,
         }
     }
 
@@ -115,6 +128,7 @@ impl MapDescriptor {
             key_size: 4,
             mask: entries.next_power_of_two() - 1,
             values: 0,
+            cpu_bytes: 0,
         }
     }
 
@@ -129,6 +143,7 @@ impl MapDescriptor {
             key_size: 4,
             mask: 0,
             values: 0,
+            cpu_bytes: 0,
         }
     }
 
@@ -136,6 +151,16 @@ impl MapDescriptor {
     #[must_use]
     pub fn with_values(self, values: u64) -> Self {
         MapDescriptor { values, ..self }
+    }
+
+    /// The same table, whose values are of CPUs: those of the first are at an address.
+    #[must_use]
+    pub fn with_cpus(self, values: u64, cpu_bytes: u64) -> Self {
+        MapDescriptor {
+            values,
+            cpu_bytes,
+            ..self
+        }
     }
 
     /// Returns the bytes, to be written to the target.
@@ -150,7 +175,8 @@ impl MapDescriptor {
             self.key_size,
             self.mask,
         ];
-        bytes[32..].copy_from_slice(&self.values.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.values.to_le_bytes());
+        bytes[40..].copy_from_slice(&self.cpu_bytes.to_le_bytes());
         for (into, word) in bytes[8..].chunks_exact_mut(4).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
