@@ -10,6 +10,9 @@
 #include "map.h"
 #include "identity.h"
 
+/* Times that a run lets others go on before it counts as missed: a holder may be stopped by a debugger. */
+#define TURN_YIELDS 200
+
 struct turn {
 	/* The thread that has them, 0 if none has. */
 	u32 holder;
@@ -35,11 +38,11 @@ static u64 own_values(const struct map *map)
 	return control() + map->values;
 }
 
-/* Runs a program that uses values of CPUs. */
-QUIET u64 run_in_turn(const struct context *context, program *run, struct turns *turns)
+/* Takes the values of a CPU that no run has, this run's if possible. Returns the CPU, or the number of CPUs. */
+static u64 take_turn(struct turns *turns, u32 self)
 {
-	u32 self = this_holder(), nobody, at = cpu_and_node() & CPU_MASK, tries;
-	u64 result;
+	u64 at = cpu_and_node() & CPU_MASK, tries;
+	u32 nobody;
 
 	for (tries = 0; tries < turns->cpus; tries++, at++) {
 		if (at >= turns->cpus)
@@ -47,15 +50,42 @@ QUIET u64 run_in_turn(const struct context *context, program *run, struct turns 
 		nobody = 0;
 		if (!__atomic_load_n(&turns->turn[at].holder, __ATOMIC_RELAXED) &&
 		    __atomic_compare_exchange_n(&turns->turn[at].holder, &nobody, self, 0,
-						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-			*(u64 *)((u64)context + FRAME_TURN) = at;
-			result = run(context);
-			__atomic_store_n(&turns->turn[at].holder, 0, __ATOMIC_RELEASE);
-			return result;
-		}
+						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return at;
 	}
-	__atomic_fetch_add(&turns->missed, 1, __ATOMIC_RELAXED);
-	return 0;
+	return turns->cpus;
+}
+
+/* Lets the threads run that were interrupted in their runs, until one has ended. A signal handler may wait for its own. */
+static u64 wait_for_turn(struct turns *turns, u32 self)
+{
+	u64 at = turns->cpus, tries;
+
+	for (tries = 0; at == turns->cpus && tries < TURN_YIELDS && environment.yields; tries++) {
+		if (is_nested() && turns->cpus == 1)
+			break;
+		system_call(SCHED_YIELD, 0, 0, 0, 0, 0);
+		at = take_turn(turns, self);
+	}
+	return at;
+}
+
+/* Runs a program that uses values of CPUs. */
+u64 run_in_turn(const struct context *context, program *run, struct turns *turns)
+{
+	u32 self = this_holder();
+	u64 at = take_turn(turns, self), result;
+
+	if (at == turns->cpus)
+		at = wait_for_turn(turns, self);
+	if (at == turns->cpus) {
+		__atomic_fetch_add(&turns->missed, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	*(u64 *)((u64)context + FRAME_TURN) = at;
+	result = run(context);
+	__atomic_store_n(&turns->turn[at].holder, 0, __ATOMIC_RELEASE);
+	return result;
 }
 
 #endif

@@ -44,6 +44,8 @@ struct environment {
 	u64 vdso_copy;
 	/* 1 where the system calls of a read may be the process's end. */
 	u64 denies_reads;
+	/* 1 where a thread may let others run (sched_yield). */
+	u64 yields;
 };
 
 __attribute__((section(".environment"), used))

@@ -100,6 +100,7 @@ impl Target {
         environment.areas = runtime.control_pages();
         environment.process = number;
         environment.denies_reads = denied.read.is_some();
+        environment.yields = denied.ask.is_none();
         let helpers = Helpers::load(&mut runtime, environment, object)?;
         Ok(Target {
             runtime,

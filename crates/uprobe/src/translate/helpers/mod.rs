@@ -49,6 +49,8 @@ pub struct Environment {
     /// True if a filter may not let the system calls of a read pass. What the copy in the vDSO can't read is an
     /// error then, and so is every read where it is gone.
     pub denies_reads: bool,
+    /// True if a thread may let others run (`sched_yield`), while all values of CPUs are taken.
+    pub yields: bool,
     /// A copy whose faults end it, and the signal handler that ends them, where the process has them.
     pub guard: Option<(u64, u64)>,
     /// The offset from a thread's FS base of the word that holds its number. Without it, threads ask the kernel each time.
@@ -65,7 +67,7 @@ impl Environment {
     /// The number that no process reaches. The last one is part of the tool's own number as a holder of locks.
     pub const MAX_PROCESSES: u32 = (1 << (31 - Self::HOLDER_BITS)) - 1;
 
-    const WORDS: usize = 14;
+    const WORDS: usize = 15;
     /// The word with the address of the copy in the vDSO.
     const VDSO_COPY: usize = 12;
 
@@ -87,6 +89,7 @@ impl Environment {
             self.process.into(),
             self.vdso_copy.unwrap_or(0),
             self.denies_reads.into(),
+            self.yields.into(),
         ];
         let mut bytes = [0; 8 * Self::WORDS];
         for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
