@@ -8,7 +8,7 @@ use std::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
         unix::process::CommandExt as _,
     },
-    process::{Command, ExitStatus},
+    process::{ChildStdin, ChildStdout, Command, ExitStatus},
     sync::mpsc::{Receiver, TryRecvError, channel},
     thread,
 };
@@ -24,6 +24,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
+    /// Its standard input and output, where they are pipes.
+    pub(super) pipes: (Option<ChildStdin>, Option<ChildStdout>),
     /// Gets its end.
     ended: Receiver<io::Result<ExitStatus>>,
 }
@@ -54,10 +56,14 @@ impl Process {
         }
         let (send, ended) = channel();
         // The process dies with the thread that started it, which therefore waits for its end.
+        let (send_pipes, pipes) = channel();
         thread::spawn(move || {
             let started = command.spawn();
             drop(command);
-            let ended = started.and_then(|mut child| child.wait());
+            let ended = started.and_then(|mut child| {
+                let _ = send_pipes.send((child.stdin.take(), child.stdout.take()));
+                child.wait()
+            });
             let _ = send.send(ended);
         });
         let mut bytes = [0; 8];
@@ -72,7 +78,13 @@ impl Process {
         let (pid, listener) = (number(&bytes[..4]), number(&bytes[4..]));
         let listener = take(pid, listener).map_err(failed)?;
         to_child.write_all(&[0]).map_err(failed)?;
-        Ok((Process { pid, ended }, listener))
+        let Ok(pipes) = pipes.recv() else {
+            return Err(match ended.recv() {
+                Ok(Err(source)) => failed(source),
+                _ => failed(io::ErrorKind::BrokenPipe.into()),
+            });
+        };
+        Ok((Process { pid, pipes, ended }, listener))
     }
 
     /// Returns how it ended, if it has.

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io,
     os::fd::{AsFd as _, OwnedFd},
-    process::{Command, ExitStatus},
+    process::{ChildStdin, ChildStdout, Command, ExitStatus},
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -163,6 +163,11 @@ impl Tool {
     /// The command's process.
     pub fn pid(&self) -> i32 {
         self.process.pid
+    }
+
+    /// Takes the command's standard input and output, where they are pipes.
+    pub fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>) {
+        std::mem::take(&mut self.process.pipes)
     }
 
     /// Asks the command to end, as Ctrl-C does.

@@ -1,0 +1,189 @@
+//! The tool of the tests, as it is, or with its programs in user space.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use bpfcost_uprobe::{
+    process::Image,
+    tool::{Tool, ToolCounts, ToolEvent},
+};
+
+use crate::{
+    common::{Binary, Target},
+    compile,
+};
+
+/// The tool's files.
+pub(crate) struct Counting {
+    folder: tempfile::TempDir,
+}
+
+impl Counting {
+    pub(crate) fn compile() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let object = compile::bpf("tests/tool/counting.bpf.c");
+        fs::write(folder.path().join("counting.bpf.o"), object).unwrap();
+        let headers = Path::new(env!("BPFCOST_LIBBPF_HEADERS"));
+        let library = headers.parent().unwrap().join("libbpf.a");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool/counting.c");
+        let output = Command::new("gcc")
+            .args(["-O1", "-g0", "-o"])
+            .arg(folder.path().join("counting"))
+            .arg("-I")
+            .arg(headers)
+            .args([&source, &library])
+            .args(["-lelf", "-lz"])
+            .output()
+            .expect("gcc runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}");
+        Counting { folder }
+    }
+
+    /// Its command for the function `work` of a process, which may be all of them.
+    pub(crate) fn command(&self, target: &Target, pid: i32, extra: Option<&str>) -> Command {
+        let image = Image::of_program(target.pid()).unwrap();
+        let work = image.function("work").unwrap();
+        let mapping = image.mapping(work.address).unwrap();
+        let offset = work.address - mapping.start + mapping.offset;
+        let mut command = Command::new(self.path("counting"));
+        command
+            .arg(self.path("counting.bpf.o"))
+            .arg(pid.to_string())
+            .arg(image.path())
+            .arg(offset.to_string())
+            .args(extra)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A process whose function `work` is called.
+pub(crate) fn called() -> (Binary, Target) {
+    let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
+    let target = binary.start(&[]);
+    (binary, target)
+}
+
+/// Has the process call so often.
+pub(crate) fn call(target: &mut Target, times: u64) {
+    target.send(&times.to_string());
+    assert_eq!(target.line(), "done 0");
+}
+
+/// The tool, which waits for lines.
+pub(crate) struct Running {
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    end: End,
+}
+
+enum End {
+    InKernel(Child),
+    InUserSpace(JoinHandle<Supervised>),
+}
+
+/// Words and counts of a supervised tool.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    pub(crate) code: Option<i32>,
+    pub(crate) counts: ToolCounts,
+    /// A line for each event.
+    pub(crate) events: Vec<String>,
+}
+
+impl Running {
+    pub(crate) fn in_kernel(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        Running {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            end: End::InKernel(child),
+        }
+    }
+
+    /// `only`: the process that is meant by all processes.
+    pub(crate) fn in_user_space(command: Command, only: Option<i32>) -> Self {
+        let (send, pipes) = mpsc::channel();
+        let supervisor = thread::spawn(move || {
+            let mut events = Vec::new();
+            let mut tool = Tool::start(command, only).unwrap();
+            send.send(tool.take_pipes()).unwrap();
+            let mut report = |event: ToolEvent<'_>| events.push(words(&event));
+            let status = loop {
+                if let Some(status) = tool.run(Duration::from_secs(1), &mut report).unwrap() {
+                    break status;
+                }
+            };
+            Supervised {
+                code: status.code(),
+                counts: tool.finish().unwrap(),
+                events,
+            }
+        });
+        let (input, output) = pipes.recv().expect("the tool started");
+        Running {
+            input,
+            output: BufReader::new(output.unwrap()),
+            end: End::InUserSpace(supervisor),
+        }
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it was not ended");
+        input.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// The lines that it prints, up to one.
+    pub(crate) fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.line();
+            assert!(!line.is_empty(), "it ended after {lines:?}");
+            if line == last {
+                return lines;
+            }
+            lines.push(line);
+        }
+    }
+
+    /// Ends it. `None` of one whose programs ran in the kernel.
+    pub(crate) fn end(mut self) -> Option<Supervised> {
+        drop(self.input.take());
+        match self.end {
+            End::InKernel(mut child) => {
+                assert!(child.wait().unwrap().success());
+                None
+            }
+            End::InUserSpace(supervisor) => Some(supervisor.join().unwrap()),
+        }
+    }
+}
+
+fn words(event: &ToolEvent<'_>) -> String {
+    match event {
+        ToolEvent::Attached {
+            program, function, ..
+        } => format!("{program} at {function}"),
+        ToolEvent::Refused { program, reason } => format!("{program} refused: {reason}"),
+    }
+}

@@ -1,0 +1,223 @@
+//! Tools as they are: with their programs in user space, they print what they print with them in the kernel.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/compile.rs"]
+mod compile;
+mod counting;
+
+use std::process::{Command, Stdio};
+
+use bpfcost_uprobe::{
+    process::{Image, Memory},
+    tool::Tool,
+};
+use common::require;
+use counting::{Counting, Running, call, called};
+
+const CALLS: u64 = 20_000;
+
+/// All that the tool prints of so many calls.
+fn printed(tool: &mut Running, target: &mut common::Target) -> Vec<String> {
+    assert_eq!(tool.line(), "attached 0 0");
+    call(target, CALLS);
+    tool.send("poll");
+    let mut lines = tool.until("polled");
+    tool.send("dump");
+    lines.extend(tool.until("end"));
+    // The order of a hash table's entries, and of records of several threads, is nobody's promise.
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_tool_prints_the_same_in_both_ways() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let pid = target.pid();
+    let mut running = Running::in_kernel(tool.command(&target, pid, None));
+    let in_kernel = printed(&mut running, &mut target);
+    assert!(running.end().is_none());
+    common::until_restored(&target, "work");
+    let mut running = Running::in_user_space(tool.command(&target, pid, None), None);
+    let in_user_space = printed(&mut running, &mut target);
+    assert_eq!(in_kernel.len(), in_user_space.len());
+    for (ours, kernels) in in_user_space.iter().zip(&in_kernel) {
+        assert_eq!(ours, kernels);
+    }
+    let end = running.end().unwrap();
+    assert_eq!(end.code, Some(0));
+    assert_eq!(end.counts.hits, 2 * CALLS);
+    assert_eq!(end.counts.missed, 0);
+    assert_eq!(end.counts.places, 2);
+    assert_eq!(end.counts.records, 2 * CALLS / 10);
+    assert_eq!((end.counts.lost, end.counts.overflowed), (0, 0));
+    assert_eq!(end.events, ["on_entry at work", "on_return at work"]);
+    common::until_restored(&target, "work");
+    call(&mut target, 10);
+}
+
+/// Runs the tool with one more program, and detaches the first. Returns what it printed of its attachments, and its end.
+fn with_extra(extra: &str) -> (String, counting::Supervised) {
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let command = tool.command(&target, target.pid(), Some(extra));
+    let mut running = Running::in_user_space(command, None);
+    let attached = running.line();
+    call(&mut target, 1000);
+    let end = running.end().unwrap();
+    common::until_restored(&target, "work");
+    (attached, end)
+}
+
+#[test]
+fn what_can_not_run_in_user_space_fails_with_the_reason() {
+    if !require::host() {
+        return;
+    }
+    let (attached, end) = with_extra("on_queue");
+    assert_eq!(attached, "attached 0 0 95");
+    assert_eq!((end.counts.hits, end.counts.refused), (2000, 1));
+    let reason = "on_queue refused: on_queue#";
+    let last = end.events.last().unwrap();
+    assert!(last.starts_with(reason), "{last}");
+    let reason = "can't run in user space: the map queue is of a type that is not supported in user space: queue";
+    assert!(last.contains(reason), "{last}");
+}
+
+#[test]
+fn a_table_is_not_in_the_kernel_and_in_user_space() {
+    if !require::host() {
+        return;
+    }
+    let (attached, end) = with_extra("in_kernel");
+    assert_eq!(attached, "attached 0 0 95");
+    let reason = "in_kernel refused: it runs in the kernel, and a program in user space uses its map by_rest too";
+    assert_eq!(end.events.last().unwrap(), reason);
+    assert_eq!(
+        (end.code, end.counts.hits, end.counts.refused),
+        (Some(0), 2000, 1)
+    );
+}
+
+#[test]
+fn all_processes_are_one_that_is_named_or_refused() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let command = tool.command(&target, -1, None);
+    let mut running = Running::in_user_space(command, None);
+    assert_eq!(running.line(), "attached 95 95");
+    let end = running.end().unwrap();
+    assert_eq!((end.counts.places, end.counts.refused), (0, 2));
+    assert!(end.events[0].starts_with("a uprobe refused: it asks for all processes that execute"));
+    let (_other_binary, mut other) = called();
+    let command = tool.command(&target, -1, None);
+    let mut running = Running::in_user_space(command, Some(target.pid()));
+    assert_eq!(running.line(), "attached 0 0");
+    call(&mut target, 100);
+    call(&mut other, 1000);
+    assert_eq!(running.end().unwrap().counts.hits, 200);
+}
+
+#[test]
+fn a_program_ends_with_its_link_and_all_with_the_tool() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let memory = Memory::open(target.pid()).unwrap();
+    let work = Image::of_program(target.pid())
+        .unwrap()
+        .function("work")
+        .unwrap();
+    let mut entry = [0; 5];
+    memory.read(work.address, &mut entry).unwrap();
+    for round in 0..20 {
+        let command = tool.command(&target, target.pid(), None);
+        let mut running = Running::in_user_space(command, None);
+        assert_eq!(running.line(), "attached 0 0");
+        call(&mut target, 100);
+        running.send("detach");
+        assert_eq!(running.line(), "detached");
+        // The entry is as it was, some time after; the returns are not.
+        common::wait_until(|| {
+            let mut now = [0; 5];
+            memory.read(work.address, &mut now).unwrap();
+            now == entry
+        });
+        assert!(work.check(&memory).is_err(), "{round}");
+        call(&mut target, 10);
+        let end = running.end().unwrap();
+        assert_eq!((end.counts.hits, end.counts.missed), (210, 0), "{round}");
+        assert!(work.check(&memory).is_ok(), "{round}");
+    }
+}
+
+#[test]
+fn a_tool_may_be_started_by_others_and_fork() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    for script in ["exec \"$@\"", "\"$@\"; exit 7"] {
+        let counting = tool.command(&target, target.pid(), None);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, "sh"])
+            .arg(counting.get_program())
+            .args(counting.get_args());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = Running::in_user_space(command, None);
+        assert_eq!(running.line(), "attached 0 0");
+        call(&mut target, 100);
+        let end = running.end().unwrap();
+        assert_eq!(end.counts.hits, 200);
+        assert_eq!(
+            end.code,
+            Some(if script.starts_with("exec") { 0 } else { 7 })
+        );
+    }
+}
+
+#[test]
+fn a_process_that_ends_ends_its_probes_alone() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let command = tool.command(&target, target.pid(), None);
+    let mut running = Running::in_user_space(command, None);
+    assert_eq!(running.line(), "attached 0 0");
+    call(&mut target, 100);
+    target.kill();
+    running.send("poll");
+    running.until("polled");
+    running.send("dump");
+    let lines = running.until("end");
+    assert!(lines.contains(&"by_rest 1 15".to_owned()), "{lines:?}");
+    let end = running.end().unwrap();
+    assert_eq!((end.code, end.counts.hits), (Some(0), 200));
+}
+
+#[test]
+fn what_is_no_tool_is_an_error() {
+    let start = |name: &str| {
+        Tool::start(Command::new(name), None)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        start("/nonexistent/tool"),
+        "/nonexistent/tool can't be started: No such file or directory (os error 2)\n  Name a command that is in PATH, or a file"
+    );
+    assert!(start("/etc/passwd").starts_with("/etc/passwd can't be started: Permission denied"));
+}
