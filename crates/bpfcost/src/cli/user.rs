@@ -128,18 +128,24 @@ fn words(counts: ToolCounts) -> String {
         plural(number(counts.hits), "hit"),
         count(counts.missed)
     );
-    for (number, what) in [
+    for (some, what) in [
         (counts.records, "records handed to the tool"),
         (counts.lost, "records lost before"),
         (
             counts.overflowed,
             "records for which the tool's buffers had no room",
         ),
-        (counts.refused, "programs refused"),
     ] {
-        if number > 0 {
-            let _ = write!(words, ", {} {what}", count(number));
+        if some > 0 {
+            let _ = write!(words, ", {} {what}", count(some));
         }
+    }
+    if counts.refused > 0 {
+        let _ = write!(
+            words,
+            ", {} refused",
+            plural(number(counts.refused), "program")
+        );
     }
     words
 }

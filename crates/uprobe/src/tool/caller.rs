@@ -2,7 +2,10 @@
 
 use std::{
     fs, io,
-    os::fd::{OwnedFd, RawFd},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -39,6 +42,14 @@ impl Caller {
     /// Returns whether a thread is one of it.
     pub(super) fn has(&self, thread: i32) -> bool {
         Path::new(&format!("/proc/{}/task/{thread}", self.pid)).exists()
+    }
+
+    /// Returns whether a file is the program that it runs.
+    pub(super) fn runs(&self, file: &Path) -> bool {
+        let own = fs::metadata(format!("/proc/{}/exe", self.pid));
+        let other = fs::metadata(file);
+        let id = |one: &fs::Metadata| (one.dev(), one.ino());
+        matches!((own, other), (Ok(own), Ok(other)) if id(&own) == id(&other))
     }
 
     /// Bytes of its memory; `EFAULT` where there are none.

@@ -334,8 +334,8 @@ impl Tool {
         let (Some(place), Ok(path)) = (self.decoys.place(call), call.path(caller)) else {
             return Answer::GoOn;
         };
-        // The kernel knows what is wrong with a file that isn't there.
-        if !path.exists() {
+        // The kernel knows what is wrong with a file that isn't there. And a tool may probe itself: bpftrace's BEGIN and END.
+        if !path.exists() || caller.runs(&path) {
             return Answer::GoOn;
         }
         let pid = match (call.pid, self.only) {
