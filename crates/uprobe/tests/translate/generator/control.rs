@@ -22,6 +22,10 @@ impl Generator<'_> {
 
     pub(super) fn branch(&mut self, depth: u32) {
         let compare = self.compare();
+        self.branch_by(compare, depth);
+    }
+
+    pub(super) fn branch_by(&mut self, compare: Instruction, depth: u32) {
         let at = self.here();
         self.put(compare);
         let items = 1 + self.random.below(4);
