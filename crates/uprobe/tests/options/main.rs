@@ -16,11 +16,14 @@ use common::{Binary, Target, attach_at_entry};
 use in_kernel::InKernel;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapInfo};
 
+/// Values of options, by name.
+type Options<'a> = &'a [(&'a str, &'a [u8])];
+
 const STEP: u64 = 0x1_0000_0001;
 /// The sum of the first three.
 const SUM: u64 = STEP + 6;
 
-fn load(constants: &[(&str, &[u8])]) -> LoadedObject {
+fn load(constants: Options<'_>) -> LoadedObject {
     let object = compile::bpf("tests/options/options.bpf.c");
     let choice = Choice {
         programs: &[],
@@ -29,7 +32,7 @@ fn load(constants: &[(&str, &[u8])]) -> LoadedObject {
     LoadedObject::from_bytes("options", &object, &choice).unwrap()
 }
 
-fn open(constants: &[(&str, &[u8])]) -> Probes {
+fn open(constants: Options<'_>) -> Probes {
     Probes::new(load(constants)).unwrap()
 }
 
@@ -73,7 +76,7 @@ fn an_option_that_is_off_needs_nothing() {
 
 #[test]
 fn an_option_that_is_on_is_refused_by_name() {
-    let on: &[(&str, &[u8])] = &[("filter_cg", &[1])];
+    let on: Options<'_> = &[("filter_cg", &[1])];
     let error = count(&mut open(on), "on_filtered").unwrap_err().to_string();
     assert_eq!(
         error,
@@ -106,7 +109,7 @@ fn functions_and_callbacks_of_options_that_are_off_need_nothing() {
 
 #[test]
 fn other_modes_are_refused_by_what_they_need() {
-    let cases: [(&str, &str, &[(&str, &[u8])], &str); 5] = [
+    let cases: [(&str, &str, Options<'_>, &str); 5] = [
         (
             "records",
             "on_options",
@@ -147,7 +150,7 @@ fn other_modes_are_refused_by_what_they_need() {
 /// The object says so too: what its programs need is what is left of them.
 #[test]
 fn maps_of_dead_code_are_not_used() {
-    let uses = |constants: &[(&str, &[u8])], program: &str| -> Vec<String> {
+    let uses = |constants: Options<'_>, program: &str| -> Vec<String> {
         let object = load(constants);
         let mut programs = object.programs().iter();
         let program = programs.find(|one| one.name == program).unwrap();
@@ -156,7 +159,7 @@ fn maps_of_dead_code_are_not_used() {
             .collect()
     };
     assert_eq!(uses(&[], "on_filtered"), ["rodata", "bss"]);
-    let on: &[(&str, &[u8])] = &[("filter_cg", &[1])];
+    let on: Options<'_> = &[("filter_cg", &[1])];
     assert_eq!(uses(on, "on_filtered"), ["cgroup_map", "rodata", "bss"]);
     assert_eq!(uses(&[], "on_options"), ["rodata", "bss"]);
 }

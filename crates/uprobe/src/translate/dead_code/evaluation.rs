@@ -2,8 +2,8 @@
 
 use super::super::instruction::{Instruction, alu, class, jump};
 
-/// The result of arithmetic, which `None` is for operations that are not known. `source` is the second operand: a
-/// register, or the immediate number with its sign.
+/// Returns the result of arithmetic; `None` for other operations. `source` is the second operand: a register, or the
+/// immediate number with its sign.
 pub(super) fn arithmetic(instruction: Instruction, dst: u64, source: u64) -> Option<u64> {
     let operation = instruction.operation();
     if operation == alu::END {

@@ -149,8 +149,8 @@ impl<'a> Analysis<'a> {
                 }
             })?;
         }
-        // Jumps over nothing.
-        for index in 0..replaced.len() {
+        // Jumps over nothing, from the end on: over other ones, too.
+        for index in (0..replaced.len()).rev() {
             let jump = replaced[index];
             let distance = jump
                 .jump_distance()

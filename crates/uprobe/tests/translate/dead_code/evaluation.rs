@@ -82,7 +82,7 @@ fn operations_on_constants_give_the_same() {
             let is_shift = matches!(operation, 0x60 | 0x70 | 0xc0);
             for sign in 0..=i16::from(is_division) {
                 agree(op(class, operation, 1, 2, sign));
-                for immediate in [1, 7, 31, 0x7fff_ffff, -1, i32::MIN] {
+                for immediate in [7, 0x7fff_ffff, -1] {
                     let immediate = if is_shift { immediate & 31 } else { immediate };
                     agree(op_imm(class, operation, 1, sign, immediate));
                 }
@@ -108,8 +108,8 @@ fn branches_by_constants_go_the_same_way() {
             0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0xa0, 0xb0, 0xc0, 0xd0,
         ] {
             let by_register = jump(class, operation, 1, 2, 1);
-            let by_numbers = [0, 1, 7, 0x7fff_ffff, -1, i32::MIN]
-                .map(|immediate| jump_imm(class, operation, 1, immediate, 1));
+            let by_numbers =
+                [0, 0x7fff_ffff, -1].map(|immediate| jump_imm(class, operation, 1, immediate, 1));
             for branch in [by_register].into_iter().chain(by_numbers) {
                 let body = [mov_imm(0, 1), branch, mov_imm(0, 0), exit()];
                 for (left, right, is_taken) in by_machine(&body) {

@@ -6,7 +6,7 @@ use bpfcost_uprobe::translate::{
 };
 
 use super::{FROZEN, OTHER, UNKNOWN_HELPER, constant, constants, join, left, reduced};
-use crate::{assemble::*, machine::Machine};
+use crate::{assemble::*, input::Random, machine::Machine};
 
 /// A map with constants, and none that has a place.
 struct Layout(Vec<u8>);
@@ -347,4 +347,39 @@ fn what_cant_be_followed_stays() {
         assert_eq!(reduced(&program), program, "{odd:?}");
     }
     assert_eq!(reduced(&[]), []);
+}
+
+/// Of any instructions there is an answer, as long as they are, in which nothing more is dead.
+#[test]
+fn any_instructions_have_an_answer() {
+    let mut random = Random::new(1);
+    for _ in 0..20_000 {
+        let length = random.below(40);
+        let mut instruction = || {
+            let short = |random: &mut Random| random.below(60) as i16 - 20;
+            let code = random.choose(&[0x05, 0x06, 0x07, 0x18, 0x61, 0x63, 0x85, 0x95, 0xbf, 0xe5]);
+            let code = if random.one_in(2) {
+                random.next() as u8
+            } else {
+                code
+            };
+            let registers = random.next();
+            let (dst, src) = (registers as u8 & 15, (registers >> 8) as u8 & 15);
+            let offset = if random.one_in(2) {
+                0
+            } else {
+                short(&mut random)
+            };
+            let immediate = match random.below(3) {
+                0 => random.immediate(),
+                1 => FROZEN,
+                _ => i32::from(short(&mut random)),
+            };
+            raw(code, dst, src, offset, immediate)
+        };
+        let program: Vec<Instruction> = (0..length).map(|_| instruction()).collect();
+        let once = reduced(&program);
+        assert_eq!(once.len(), program.len());
+        assert_eq!(reduced(&once), once, "{program:?}");
+    }
 }
