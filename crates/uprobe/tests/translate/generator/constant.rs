@@ -3,7 +3,8 @@
 use super::{Generator, SLOTS, WIDTHS};
 use crate::{assemble::*, input, trial::CONSTANT_BYTES};
 
-/// A helper and a function that no program has here. The verifier only looks at what may be executed.
+/// Helpers without a form here, and one that no kernel has. The verifier only looks at what may be executed. Where it drops a
+/// call of a function, Linux 6.18 rejects some programs by a fault of its own ("No program to jit").
 const UNKNOWN_HELPERS: [i32; 3] = [25, 37, 195_896_081];
 
 impl Generator<'_> {
@@ -45,7 +46,11 @@ impl Generator<'_> {
             // Through the stack.
             let slot = -8 * (1 + self.random.below(SLOTS as u64) as i16);
             self.put(store(DOUBLE, 10, slot, left));
-            self.items(1, 2);
+            match self.random.below(4) {
+                0 => self.overwrite(slot),
+                1 if depth < 1 && self.has_callback => self.callback_loop_on(slot),
+                _ => self.items(1, 2),
+            }
             left = self.number();
             self.put(load(DOUBLE, left, 10, slot));
         }
@@ -68,6 +73,24 @@ impl Generator<'_> {
                 self.branch_by(compare, depth);
             }
         }
+    }
+
+    /// Another number in a slot of the stack, by a copy of the frame pointer.
+    fn overwrite(&mut self, slot: i16) {
+        let (pointer, number) = (self.number(), self.number());
+        if pointer == number {
+            return;
+        }
+        self.put(mov(pointer, 10));
+        self.put(op_imm(ALU64, 0x00, pointer, 0, slot.into()));
+        let writes = [
+            store(DOUBLE, pointer, 0, number),
+            store(BYTE, pointer, 2, number),
+            store_imm(WORD, pointer, 0, 7),
+        ];
+        let write = self.random.choose(&writes);
+        self.put(write);
+        self.put(load(DOUBLE, pointer, pointer, 0));
     }
 
     /// Code that can't be executed, with a helper that does not exist.
