@@ -28,7 +28,7 @@ use super::{
     printk::load_quietly,
     verifier_log,
 };
-use crate::translate::{Instruction, Program};
+use crate::translate::{Instruction, Program, without_dead_code};
 
 /// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
 const LOG_BYTES: usize = 1 << 20;
@@ -58,7 +58,8 @@ pub struct LoadedProgram {
     pub name: String,
     /// The section, such as `uprobe//usr/bin/app:main`.
     pub section: String,
-    /// The instructions: CO-RE relocations made, maps by the file descriptors of [`LoadedObject::maps`].
+    /// The instructions: CO-RE relocations made, maps by the file descriptors of [`LoadedObject::maps`]. Those that are
+    /// never executed are jumps to the next one ([`without_dead_code`]).
     pub instructions: Vec<Instruction>,
     fd: OwnedFd,
 }
@@ -391,16 +392,18 @@ fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
         let name = map.name().to_string_lossy().into_owned();
         maps.push(LoadedMap::from_fd(fd)?.with_name(name));
     }
+    let constants = |fd: i32| maps.iter().find(|map| map.number() == fd)?.constants();
     let mut programs = Vec::new();
     for program in object.progs_mut() {
         if !program.autoload() {
             continue;
         }
         let instructions = program.insns().iter().map(Instruction::from);
+        let instructions: Vec<_> = instructions.map(|one| one.with_map(&numbers)).collect();
         programs.push(LoadedProgram {
             name: program.name().to_string_lossy().into_owned(),
             section: program.section().to_string_lossy().into_owned(),
-            instructions: instructions.map(|one| one.with_map(&numbers)).collect(),
+            instructions: without_dead_code(&instructions, &constants),
             fd: program.as_fd().try_clone_to_owned()?,
         });
     }

@@ -35,7 +35,7 @@ pub struct LoadedMap {
     pub entries: u32,
     /// The number by which the kernel knows it.
     pub id: u32,
-    /// True if user space can only read it (`.rodata`).
+    /// True if programs can only read it (`BPF_F_RDONLY_PROG`, such as `.rodata`).
     pub is_read_only: bool,
     /// Its addresses, if it is an arena.
     pub arena: Option<Arena>,

@@ -13,6 +13,7 @@
 //! ```
 
 mod arena;
+mod constants;
 mod elf;
 mod error;
 mod loading;

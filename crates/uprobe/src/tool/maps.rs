@@ -19,6 +19,8 @@ pub(super) struct Maps {
     known: BTreeMap<u32, LoadedMap>,
     /// The files of all.
     numbers: BTreeMap<u32, RawFd>,
+    /// The values of those that nothing changes any more, by their files.
+    constants: BTreeMap<RawFd, Vec<u8>>,
     /// Those of user space, with their types.
     pub(super) taken: BTreeMap<u32, MapType>,
     /// Those that programs in the kernel use.
@@ -32,10 +34,24 @@ impl Maps {
         let id = map.id;
         let number = *self.numbers.entry(id).or_insert_with(|| {
             let number = map.fd().as_raw_fd();
+            if let Some(value) = map.constants() {
+                self.constants.insert(number, value);
+            }
             self.known.insert(id, map);
             number
         });
         Some((id, number))
+    }
+
+    /// The number in the kernel of the map of a file.
+    pub(super) fn id(&self, file: RawFd) -> Option<u32> {
+        let found = self.numbers.iter().find(|(_, number)| **number == file);
+        found.map(|(id, _)| *id)
+    }
+
+    /// The value of a map of constants, by its file.
+    pub(super) fn constants(&self, file: RawFd) -> Option<Vec<u8>> {
+        self.constants.get(&file).cloned()
     }
 
     /// Takes a map for user space; `None` if it is there, or not known.

@@ -12,7 +12,10 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use super::{call::LoadProgram, caller::Caller, maps::Maps};
-use crate::{object::LoadedProgram, translate::Instruction};
+use crate::{
+    object::LoadedProgram,
+    translate::{Instruction, without_dead_code},
+};
 
 /// Sources of a wide load that name a map: by a file, and by a number among files that the call had elsewhere.
 const MAP_FILE: [u8; 2] = [1, 2];
@@ -24,8 +27,9 @@ const TAG_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Captured {
     tags: [[u8; TAG_BYTES]; 2],
+    /// Without what is never executed.
     pub(super) instructions: Vec<Instruction>,
-    /// The kernel's numbers of its maps.
+    /// The kernel's numbers of the maps that it uses.
     pub(super) maps: Vec<u32>,
     /// A reason for which the instructions are not those that the kernel verified.
     pub(super) unknown: Option<&'static str>,
@@ -43,7 +47,6 @@ pub(super) struct Known {
 impl Captured {
     /// What the tool is about to load. Maps become known by it, and are named by the files that [`Maps`] has of them.
     pub(super) fn new(program: &LoadProgram, caller: &Caller, maps: &mut Maps) -> Self {
-        let mut numbers = Vec::new();
         let mut unknown = program
             .is_relocated
             .then_some("the kernel changes its instructions as it loads them (a light skeleton)");
@@ -56,21 +59,22 @@ impl Captured {
             if MAP_INDEX.contains(&one.src) {
                 unknown = Some("it names its maps by numbers (a light skeleton)");
             }
-            if MAP_FILE.contains(&one.src) {
-                // A file that is none is the kernel's to refuse.
-                let Some((id, number)) = maps.find(caller, one.immediate) else {
-                    continue;
-                };
+            // A file that is none is the kernel's to refuse.
+            if MAP_FILE.contains(&one.src)
+                && let Some((_, number)) = maps.find(caller, one.immediate)
+            {
                 one.immediate = number;
-                numbers.push(id);
             }
         }
-        numbers.sort_unstable();
-        numbers.dedup();
+        let instructions = without_dead_code(&instructions, &|number| maps.constants(number));
+        let used = instructions.iter().filter_map(Instruction::map);
+        let mut used: Vec<u32> = used.filter_map(|number| maps.id(number)).collect();
+        used.sort_unstable();
+        used.dedup();
         Captured {
             tags: tags(&program.instructions),
             instructions,
-            maps: numbers,
+            maps: used,
             unknown,
         }
     }

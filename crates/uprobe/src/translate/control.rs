@@ -116,6 +116,10 @@ impl Pass<'_> {
         let Some(distance) = instruction.jump_distance() else {
             return self.unsupported(index, format!("the jump {:#x}", instruction.code));
         };
+        // Dead code consists of these, up to the end of the program.
+        if operation == jump::JA && distance == 0 {
+            return Ok(());
+        }
         let target = function::target(self.program, index, distance)?;
         if !(function.start..function.end).contains(&target) {
             return Err(Error::Malformed {
@@ -125,7 +129,6 @@ impl Pass<'_> {
         }
         let label = self.at_instruction(target);
         match operation {
-            jump::JA if distance == 0 => {}
             jump::JA => self.code.jump(label),
             jump::JCOND if instruction.src == 0 => {
                 // `sub qword [counter], 1`: taken where no rounds are left, now and from then on.

@@ -76,7 +76,7 @@ pub(crate) fn map_uses(program: &[Instruction]) -> Vec<MapUse> {
 }
 
 /// Returns where jumps, calls and callbacks lead to, by instruction.
-fn jump_targets(program: &[Instruction]) -> Vec<bool> {
+pub(super) fn jump_targets(program: &[Instruction]) -> Vec<bool> {
     let mut targets = vec![false; program.len()];
     for (index, &instruction) in each(program) {
         let callee = super::function::callee(instruction).map(i64::from);

@@ -8,6 +8,13 @@ pub trait MapLayout {
     /// where the map has no form in user space.
     fn place(&self, fd: i32) -> Result<MapPlace>;
 
+    /// The bytes of the map's only value, if nothing can change them: the map is frozen, and programs can't write it
+    /// (`BPF_F_RDONLY_PROG`). Branches that they decide are not translated.
+    fn constants(&self, fd: i32) -> Option<Vec<u8>> {
+        let _ = fd;
+        None
+    }
+
     /// The address of the descriptor of the ring that `bpf_trace_printk` writes to; `None` where there is none.
     fn trace_ring(&self) -> Option<u64> {
         None

@@ -15,12 +15,18 @@
 //!   some programs with branches (`tests/translate/generator/mod.rs`).
 //! - Reads through a bad pointer, which only programs with kernel pointers make, are not caught.
 //! - A store to a page of an arena that nobody has asked for makes the page; the kernel drops it.
-//! - Kernel functions, kernel variables and packet loads are errors, in code that the verifier proved dead too.
+//!
+//! # Code that is not translated
+//!
+//! Code that no path leads to is never looked at ([`without_dead_code`]): branches by the constants of frozen maps are
+//! decided first. Elsewhere, kernel functions, kernel variables, packet loads, and helpers and maps without a form in user
+//! space are errors.
 
 mod alu;
 mod arena;
 mod assembler;
 mod control;
+mod dead_code;
 mod error;
 mod function;
 mod helper_name;
@@ -38,6 +44,7 @@ mod pointers;
 mod tail_call;
 mod translator;
 
+pub use dead_code::without_dead_code;
 pub use error::{Error, Result};
 use helper_name::helper_id;
 pub use helper_table::HelperTable;

@@ -3,6 +3,7 @@
 use super::{
     Backend, FunctionOffset, MachineCode, MapLayout, MapPlace, Program,
     assembler::{Assembler, R8, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Reg},
+    dead_code::without_dead_code,
     error::{Error, Result},
     function::{self, Function},
     helper_table::HelperTable,
@@ -49,13 +50,13 @@ impl Backend for Translator {
         helpers: &HelperTable,
         maps: &dyn MapLayout,
     ) -> Result<MachineCode> {
-        let instructions = program.instructions;
-        if instructions.is_empty() {
+        if program.instructions.is_empty() {
             return Err(Error::Malformed {
                 instruction: 0,
                 what: "the program is empty",
             });
         }
+        let instructions = &without_dead_code(program.instructions, &|fd| maps.constants(fd));
         let functions = function::functions(instructions)?;
         let labels = Numbering {
             instructions: instructions.len(),

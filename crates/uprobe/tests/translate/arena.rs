@@ -99,6 +99,10 @@ struct Layout<'a> {
 }
 
 impl MapLayout for Layout<'_> {
+    fn constants(&self, fd: i32) -> Option<Vec<u8>> {
+        self.bench.constants(fd)
+    }
+
     fn place(&self, fd: i32) -> Result<MapPlace, Error> {
         if fd != self.arena.fd.as_raw_fd() {
             return self.bench.place(fd);

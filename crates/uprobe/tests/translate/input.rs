@@ -1,6 +1,6 @@
 //! Random numbers, and inputs made of them.
 
-use crate::trial::{CONTEXT_BYTES, ENTRIES, ENTRY_BYTES, Input, VALUE_BYTES};
+use crate::trial::{CONSTANT_BYTES, CONTEXT_BYTES, ENTRIES, ENTRY_BYTES, Input, VALUE_BYTES};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a number for each seed, far from that of the next.
 #[derive(Clone, Debug)]
@@ -73,4 +73,15 @@ pub(crate) fn input(random: &mut Random) -> Input {
         value: bytes(VALUE_BYTES as usize),
         entries: bytes((ENTRY_BYTES * ENTRIES) as usize),
     }
+}
+
+/// Constants: zeros, as options are that nobody has set; then numbers at limits.
+pub(crate) fn constants() -> Vec<u8> {
+    let mut random = Random::new(0);
+    let words = (0..CONSTANT_BYTES / 8).flat_map(|word| match word {
+        0..8 => [0; 8],
+        8..12 => [1, 0, 0, 0, 1, 0, 0, 0],
+        _ => random.value().to_le_bytes(),
+    });
+    words.collect()
 }

@@ -13,6 +13,7 @@ mod arena;
 mod assemble;
 mod btf;
 mod calls;
+mod dead_code;
 mod decode;
 mod edge;
 mod format;

@@ -1,11 +1,13 @@
 //! Generated programs.
 
-use std::{env, sync::atomic::Ordering};
+use std::{env, os::fd::AsRawFd as _, sync::atomic::Ordering};
 
-use bpfcost_uprobe::translate::{Backend, KernelImage, Translator};
+use bpfcost_uprobe::translate::{
+    Backend, Instruction, KernelImage, MapLayout as _, Translator, without_dead_code,
+};
 
 use crate::{
-    assemble::always,
+    assemble::{ALU, ALU64, always},
     generator::{self, Maps},
     input::{self, Random},
     require,
@@ -43,6 +45,11 @@ fn generated_programs_give_the_kernels_results() {
     let best = Translator::of_this_machine();
     let plain = Translator { has_bmi2: false };
     let outcome = generate(programs, |seed| if seed % 4 == 0 { &plain } else { &best });
+    let compared = programs - outcome.rejected;
+    assert!(
+        outcome.with_dead_code * 4 >= compared && outcome.with_constants * 4 >= compared,
+        "few programs have dead code or constants: {outcome:?}"
+    );
     assert_eq!(
         outcome.without_image, 0,
         "the translator is not the kernel's image"
@@ -81,6 +88,27 @@ struct Outcome {
     rejected: u64,
     /// Programs whose image could not be moved.
     without_image: u64,
+    /// Programs with dead code, and instructions of these.
+    with_dead_code: u64,
+    dead: u64,
+    /// Programs with loads of constants that are moves.
+    with_constants: u64,
+}
+
+impl Outcome {
+    /// Counts what a program has that is not translated as it is.
+    fn count(&mut self, bench: &Bench, subject: &Subject) {
+        let reduced = without_dead_code(&subject.instructions, &|fd| bench.constants(fd));
+        let pairs = || subject.instructions.iter().zip(&reduced);
+        let changed = pairs().filter(|(before, after)| before != after);
+        let dead = changed.filter(|(_, after)| **after == always(0)).count() as u64;
+        let is_move = |(before, after): (&Instruction, &Instruction)| {
+            before != after && matches!(after.code & 7, ALU | ALU64)
+        };
+        self.with_constants += u64::from(pairs().any(is_move));
+        self.with_dead_code += u64::from(dead > 0);
+        self.dead += dead;
+    }
 }
 
 /// Compares this many programs, each by the backend of its seed. Fails where one differs.
@@ -91,6 +119,7 @@ fn generate<'a>(programs: u64, backend: impl Fn(u64) -> &'a dyn Backend) -> Outc
     let maps = Maps {
         value: bench.value.fd(),
         entries: bench.entries.fd(),
+        constants: bench.constant_map.as_raw_fd(),
     };
     let mut outcome = Outcome::default();
     let mut different = Vec::new();
@@ -100,7 +129,7 @@ fn generate<'a>(programs: u64, backend: impl Fn(u64) -> &'a dyn Backend) -> Outc
         let subject = generator::program(&mut random, maps);
         let inputs: Vec<_> = (0..INPUTS).map(|_| input::input(&mut random)).collect();
         match bench.compare(backend(seed), &subject, &inputs) {
-            Ok(()) => {}
+            Ok(()) => outcome.count(&bench, &subject),
             Err(Failure::NoImage(why)) => {
                 outcome.without_image += 1;
                 log(seed, &why);

@@ -40,6 +40,10 @@ struct Layout<'a> {
 }
 
 impl MapLayout for Layout<'_> {
+    fn constants(&self, fd: i32) -> Option<Vec<u8>> {
+        self.bench.constants(fd)
+    }
+
     fn place(&self, fd: i32) -> Result<MapPlace, Error> {
         if fd != self.array {
             return self.bench.place(fd);
@@ -179,6 +183,7 @@ fn generated_tail_calls_give_the_kernels_results() {
     let maps = Maps {
         value: bench.value.fd(),
         entries: bench.entries.fd(),
+        constants: bench.constant_map.as_raw_fd(),
     };
     let mut seen = Seen::default();
     let has_empty_slots = !counts_empty_slots();

@@ -12,7 +12,7 @@ use bpfcost_uprobe::translate::{
 };
 
 use crate::{
-    btf, decode,
+    btf, decode, input,
     kernel::{self, Array},
     machine::Machine,
 };
@@ -24,6 +24,9 @@ pub(crate) const VALUE_BYTES: u32 = 256;
 /// Bytes of each value of the second map, and their number.
 pub(crate) const ENTRY_BYTES: u32 = 40;
 pub(crate) const ENTRIES: u32 = 4;
+
+/// Bytes of the constants, whose map is frozen.
+pub(crate) const CONSTANT_BYTES: usize = 192;
 
 /// Offset of the values in `struct bpf_array` of 6.18, for the kernel's image.
 pub(crate) const VALUES_OFFSET: u64 = 0x138;
@@ -37,6 +40,9 @@ pub(crate) struct Bench {
     pub(crate) value: Array,
     pub(crate) entries: Array,
     handles: [u64; 2],
+    /// A map with constants, and their copy here.
+    pub(crate) constant_map: OwnedFd,
+    pub(crate) constants: Vec<u8>,
     pub(crate) machine: Machine,
     pub(crate) btf: OwnedFd,
     pub(crate) helpers: HelperTable,
@@ -96,12 +102,15 @@ impl Bench {
             let descriptor = helpers::MapDescriptor::array(place(array));
             *handle = array.put_descriptor(VALUES_OFFSET, &descriptor.to_bytes());
         }
+        let constants = input::constants();
         let blob = Blob::at(machine.helpers(), Environment::default());
         machine.put_helpers(&blob.bytes);
         Ok(Bench {
             value,
             entries,
             handles,
+            constant_map: kernel::read_only(&constants)?,
+            constants,
             machine,
             btf: btf::load()?,
             helpers: blob.helpers,
@@ -188,6 +197,17 @@ impl Bench {
 
 impl MapLayout for Bench {
     fn place(&self, fd: i32) -> Result<MapPlace, Error> {
+        if fd == self.constant_map.as_raw_fd() {
+            return Ok(MapPlace {
+                handle: 0,
+                array: Some(ArrayPlace {
+                    values: self.constants.as_ptr() as u64,
+                    value_size: self.constants.len() as u32,
+                    entries: 1,
+                }),
+                arena: None,
+            });
+        }
         let arrays = [&self.value, &self.entries];
         let index = arrays.iter().position(|array| array.fd() == fd);
         let index = index.ok_or(Error::UnsupportedMap {
@@ -199,6 +219,10 @@ impl MapLayout for Bench {
             array: Some(place(arrays[index])),
             arena: None,
         })
+    }
+
+    fn constants(&self, fd: i32) -> Option<Vec<u8>> {
+        (fd == self.constant_map.as_raw_fd()).then(|| self.constants.clone())
     }
 }
 

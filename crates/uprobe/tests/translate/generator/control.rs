@@ -22,6 +22,10 @@ impl Generator<'_> {
 
     pub(super) fn branch(&mut self, depth: u32) {
         let compare = self.compare();
+        self.branch_by(compare, depth);
+    }
+
+    pub(super) fn branch_by(&mut self, compare: Instruction, depth: u32) {
         let at = self.here();
         self.put(compare);
         let items = 1 + self.random.below(4);
@@ -101,13 +105,18 @@ impl Generator<'_> {
     }
 
     pub(super) fn callback_loop(&mut self) {
+        let slot = 1 + self.random.below(SLOTS as u64) as i16;
+        self.callback_loop_on(-8 * slot);
+    }
+
+    /// The callback adds to a slot of the stack.
+    pub(super) fn callback_loop_on(&mut self, slot: i16) {
         let rounds = self.random.below(6) as i32;
         self.put(mov_imm(1, rounds));
         self.calls.push((self.here(), self.subprograms + 1));
         self.put_all(function(2, 0));
         self.put(mov(3, 10));
-        let slot = 1 + self.random.below(SLOTS as u64) as i32;
-        self.put(op_imm(ALU64, 0x00, 3, 0, -8 * slot));
+        self.put(op_imm(ALU64, 0x00, 3, 0, slot.into()));
         self.put(mov_imm(4, 0));
         self.put(call(181));
         self.renew();

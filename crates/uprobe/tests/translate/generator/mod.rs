@@ -11,6 +11,7 @@
 //!   before, and the read is behind that. So a 32-bit move of R0 follows each of these.
 
 pub(crate) mod arena;
+mod constant;
 mod control;
 mod memory;
 mod tail;
@@ -39,6 +40,8 @@ const WIDTHS: [(u8, i16); 4] = [(BYTE, 1), (HALF, 2), (WORD, 4), (DOUBLE, 8)];
 pub(crate) struct Maps {
     pub(crate) value: i32,
     pub(crate) entries: i32,
+    /// Frozen.
+    pub(crate) constants: i32,
 }
 
 pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
@@ -54,6 +57,7 @@ fn generate(random: &mut Random, maps: Maps, array: Option<i32>) -> Subject {
     let subprograms = random.choose(&[0, 0, 1, 2]);
     let has_callback = random.one_in(3);
     let has_tail_subprogram = array.is_some() && random.one_in(2);
+    let has_constants = random.one_in(2);
     let mut generator = Generator {
         random,
         maps,
@@ -63,6 +67,7 @@ fn generate(random: &mut Random, maps: Maps, array: Option<i32>) -> Subject {
         has_callback,
         array,
         has_tail_subprogram,
+        has_constants,
         frame: Frame::default(),
     };
     generator.main();
@@ -101,6 +106,8 @@ struct Generator<'a> {
     array: Option<i32>,
     /// True if a subprogram makes some.
     has_tail_subprogram: bool,
+    /// True if it reads constants.
+    has_constants: bool,
     frame: Frame,
 }
 
@@ -235,7 +242,7 @@ impl Generator<'_> {
     }
 
     fn item(&mut self, depth: u32) {
-        match self.random.below(34) {
+        match self.random.below(40) {
             0..=11 => self.arithmetic(),
             12..=14 => self.load(),
             15..=17 => self.store(),
@@ -253,6 +260,9 @@ impl Generator<'_> {
             30 => self.pointer_in_number(),
             31 => self.deep_stack(),
             32 if depth < 2 => self.tail_calls(),
+            33..=34 if self.has_constants => drop(self.constant()),
+            35..=36 if depth < 2 && self.has_constants => self.constant_branch(depth),
+            37..=38 if depth < 2 && self.has_constants => self.dead_code(depth),
             _ => self.arithmetic(),
         }
     }
