@@ -11,7 +11,7 @@
  *	if (bpfcost_uprobe_open("count.bpf.o", NULL, &probes))
  *		return fail(bpfcost_uprobe_error());
  *	if (bpfcost_uprobe_attach(probes, 1234, &place, 1, &attachment))
- *		…
+ *		...
  *	bpfcost_uprobe_detach(probes, attachment, &counts, 1);
  *	bpfcost_uprobe_close(probes);
  *
@@ -40,7 +40,7 @@
  * records and lines, calls on the handle are -EBUSY.
  *
  * PROCESSES. The library forks small processes of its own, which outlive the caller where it is killed, and restore what
- * is probed. A caller that waits for any child (waitpid(-1, …)) may see one end: it is safe to ignore.
+ * is probed. A caller that waits for any child (waitpid(-1, ...)) may see one end: it is safe to ignore.
  *
  * POINTERS have to be NULL, which is -EINVAL unless stated otherwise, or lead to what is described.
  */

@@ -32,6 +32,12 @@ pub(crate) struct Opened {
     pub(crate) next: u64,
 }
 
+/// A handle may be used in any thread.
+const _: fn() = {
+    fn is_send<T: Send>() {}
+    is_send::<Opened>
+};
+
 /// `struct bpfcost_uprobe_constant`.
 #[repr(C)]
 struct Constant {

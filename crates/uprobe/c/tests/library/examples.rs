@@ -91,25 +91,43 @@ fn c() {
     killed_leaves_nothing(&program);
 }
 
-#[test]
-fn go() {
+/// A command of Go in the package's folder; `None` where the test is skipped.
+fn go_command(arguments: &[&str]) -> Option<Command> {
     if !require::host() {
-        return;
+        return None;
     }
     if Command::new("go").arg("version").output().is_err() {
-        return require::skip("go is not installed");
+        require::skip("go is not installed");
+        return None;
     }
+    let mut command = Command::new("go");
+    command.args(arguments).env("GOPROXY", "off");
+    with_library(command.current_dir(root().join("crates/uprobe/go")));
+    Some(command)
+}
+
+#[test]
+fn go() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("count");
-    let go = |arguments: &[&str]| {
-        let mut command = Command::new("go");
-        command.args(arguments).env("GOPROXY", "off");
-        with_library(command.current_dir(root().join("crates/uprobe/go")));
-        command
+    let Some(mut build) = go_command(&["build", "-o"]) else {
+        return;
     };
-    run(&mut go(&["vet", "./..."]));
-    run(go(&["build", "-o"]).arg(&program).arg("./examples/count"));
-    run(&mut go(&["test", "./..."]));
+    run(build.arg(&program).arg("./examples/count"));
     counts_all(&program);
     killed_leaves_nothing(&program);
+}
+
+/// The tests of the Go package, and `go vet`.
+#[test]
+fn go_package() {
+    let Some(mut test) = go_command(&["test", "-count=1", "."]) else {
+        return;
+    };
+    let (binary, _) = start();
+    let object = binary.path().with_file_name("kinds.bpf.o");
+    compile_bpf("tests/library/kinds.bpf.c", &object);
+    test.env("BPFCOST_UPROBE_OBJECT", &object);
+    run(test.env("BPFCOST_UPROBE_TARGET", binary.path()));
+    run(&mut go_command(&["vet", "./..."]).expect("go is there"));
 }

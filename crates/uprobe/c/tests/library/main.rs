@@ -23,7 +23,7 @@ const THREADS: u64 = 2;
 /// Compiles BPF C of this package.
 fn compile_bpf(source: &str, object: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let headers = Path::new(bpfcost_bpf::LIBBPF_HEADERS);
+    let headers = Path::new(bpfcost_uprobe::LIBBPF_HEADERS.expect("a build of the repository"));
     bpfcost_compile::compile(&source, object, headers, &["-mcpu=v3"])
         .unwrap_or_else(|error| panic!("{error}"));
 }
@@ -82,8 +82,9 @@ fn run(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {errors}");
-    String::from_utf8(output.stdout).expect("text")
+    let printed = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{command:?}: {errors}{printed}");
+    printed
 }
 
 fn text(path: &Path) -> String {

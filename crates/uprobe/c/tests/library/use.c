@@ -82,13 +82,24 @@ static void delete_key(void *context, const void *key, size_t key_size, const vo
 	EQUAL(bpfcost_uprobe_map_delete(probes, context, key, key_size), 0);
 }
 
+/* Whether `handle` returns that: it depends on the lowest bits of its first argument. */
+static int is_result(uint64_t number)
+{
+	uint64_t result = 7;
+
+	for (int i = 0; i < 8; i++, result = result * 31 + 5)
+		if (number == result)
+			return 1;
+	return 0;
+}
+
 static void count_record(void *context, pid_t pid, const void *record, size_t size)
 {
 	uint64_t *counts = context;
 
 	TRUE(pid > 0);
 	EQUAL(size, 8);
-	TRUE(word(record, 0) >= 7);
+	TRUE(is_result(word(record, 0)));
 	counts[0]++;
 }
 
