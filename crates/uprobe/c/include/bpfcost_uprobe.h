@@ -116,7 +116,7 @@ struct bpfcost_uprobe_map_info {
 	/* An enum bpf_map_type of <linux/bpf.h>. */
 	uint32_t kind;
 	uint32_t key_size;
-	/* Of one value, also where there is one of each thread. */
+	/* Bytes of one value, also where there is one of each thread. */
 	uint32_t value_size;
 	uint32_t max_entries;
 	/* 1 if it can only be read (.rodata). */
@@ -188,7 +188,7 @@ int bpfcost_uprobe_attach(struct bpfcost_uprobe *probes, pid_t pid,
 int bpfcost_uprobe_detach(struct bpfcost_uprobe *probes, uint64_t attachment,
 			  struct bpfcost_uprobe_counts *counts, size_t count);
 
-/* What the program at each place did so far. `count` is the number of places. */
+/* Writes what the program at each place did so far. `count` is the number of places. */
 int bpfcost_uprobe_counts(struct bpfcost_uprobe *probes, uint64_t attachment,
 			  struct bpfcost_uprobe_counts *counts, size_t count);
 

@@ -26,7 +26,7 @@ pub(crate) struct Handle(Mutex<Opened>);
 
 pub(crate) struct Opened {
     pub(crate) probes: Probes,
-    /// By the numbers that C knows them by.
+    /// The attachments, under the numbers that C knows them by.
     pub(crate) attachments: BTreeMap<u64, Attachment>,
     /// The number of the next one.
     pub(crate) next: u64,
@@ -82,11 +82,11 @@ impl Opened {
     }
 }
 
-/// What a pointer to a handle leads to, locked.
+/// The opened object of a handle, locked.
 ///
 /// # Safety
 ///
-/// It is null, or one that [`bpfcost_uprobe_open`] gave and that was not closed.
+/// The pointer is null, or one that [`bpfcost_uprobe_open`] gave and that was not closed.
 pub(crate) unsafe fn locked<'a>(handle: *const Handle) -> Result<MutexGuard<'a, Opened>> {
     check(handle, 1, "the handle")?;
     // SAFETY: as the caller promises.

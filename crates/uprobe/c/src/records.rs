@@ -1,4 +1,4 @@
-//! What programs write: records of ring buffers, and lines of text.
+//! Records of ring buffers and lines of text that programs write.
 
 #![allow(
     unsafe_code,

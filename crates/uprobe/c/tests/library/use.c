@@ -82,7 +82,7 @@ static void delete_key(void *context, const void *key, size_t key_size, const vo
 	EQUAL(bpfcost_uprobe_map_delete(probes, context, key, key_size), 0);
 }
 
-/* Whether `handle` returns that: it depends on the lowest bits of its first argument. */
+/* True for what `handle` returns: that depends on the lowest bits of its first argument. */
 static int is_result(uint64_t number)
 {
 	uint64_t result = 7;
