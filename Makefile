@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint dist dist-twice package clean
+.PHONY: help setup build run report atlas test test-planted examples mutants fuzz soak endurance miri tsan bench lint dist dist-twice package install-c clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -19,7 +19,8 @@ RUN_BY   = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_
 RUNNER   = $(if $(AS_ROOT),$(RUN_BY)="$(AS_ROOT)")
 TESTED   = $(RUN_BY)="$(AS_ROOT) $(CURDIR)/scripts/conditions.sh"
 
-C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples crates/*/plugin -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
+C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples crates/*/plugin crates/uprobe/c \( -name '*.[ch]' -o -name '*.cpp' \) \
+	! -name vmlinux.h 2>/dev/null)
 SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
 
 help: ## Show this
@@ -124,6 +125,9 @@ lint: ## Check format, licences, dependencies, scripts and docs, and run clippy
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	$(if $(C_FILES),$(CLANG_FORMAT) --dry-run -Werror $(C_FILES))
+	@if command -v gofmt >/dev/null; then \
+		names=$$(gofmt -l crates/uprobe/go) && test -z "$$names" || { echo "lint: gofmt -w $$names"; exit 1; }; \
+	else echo "lint: Go not checked: gofmt is not installed"; fi
 	shellcheck $(SCRIPTS)
 	cargo deny --log-level error check licenses bans sources
 	@if GIT_TERMINAL_PROMPT=0 timeout 60 cargo deny --log-level off fetch db >/dev/null 2>&1; then \
@@ -146,6 +150,11 @@ dist-twice: ## Make it twice, in two folders, and compare (20 CPU minutes)
 package: ## Package the crates that make sense alone, and build the packages without clang (docs/release.md)
 	@scripts/setup.sh dist
 	scripts/package.sh
+
+install-c: ## Install the C library of user-space probes (PREFIX, DESTDIR; docs/user-probes.md)
+	@scripts/setup.sh run
+	cargo build --release --locked --package bpfcost-uprobe-c
+	scripts/install-c.sh $(TARGET_DIR)/release
 
 clean: ## Remove what was built, measured and reported
 	cargo clean

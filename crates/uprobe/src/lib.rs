@@ -44,6 +44,10 @@ pub mod process;
 pub mod tool;
 pub mod translate;
 
+/// The folder of libbpf's headers, for tests of other crates; none where this was built from a package.
+#[doc(hidden)]
+pub const LIBBPF_HEADERS: Option<&str> = option_env!("BPFCOST_LIBBPF_HEADERS");
+
 /// The example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

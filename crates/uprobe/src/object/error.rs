@@ -18,6 +18,14 @@ pub enum Error {
         /// The text that libbpf printed.
         messages: String,
     },
+    /// The object has no such constant, or one of another size.
+    #[error("{object}: {reason}")]
+    Constant {
+        /// The object's file or name.
+        object: String,
+        /// The reason.
+        reason: String,
+    },
     /// The verifier rejected a program.
     #[error("the kernel's verifier rejected {program} of {object}:{}", lines(.log))]
     Rejected {
@@ -72,6 +80,13 @@ pub enum Error {
         /// The slot.
         index: u32,
     },
+}
+
+impl Error {
+    /// Returns whether the kernel refused the object for want of a permission.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Error::Load { source, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied)
+    }
 }
 
 /// Text on lines of its own, indented.

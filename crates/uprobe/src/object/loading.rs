@@ -142,6 +142,7 @@ impl LoadedObject {
 
     /// Loads an object from memory; `name` stands in messages.
     pub fn from_bytes(name: &str, bytes: &[u8], choice: &Choice<'_>) -> Result<Self> {
+        check_constants(name, bytes, choice)?;
         let object = open_object(name, bytes, |object| choose(object, bytes, choice))?;
         arena::check(&object, bytes)?;
         let object = load_object(name, object)?;
@@ -297,6 +298,30 @@ pub fn keep_private(object: &mut OpenObject) {
             }
         }
     }
+}
+
+/// An error where a constant is no variable of the object, or of another size. Bytes that are no object are left to libbpf.
+fn check_constants(name: &str, bytes: &[u8], choice: &Choice<'_>) -> Result<()> {
+    let Ok(file) = object::File::parse(bytes) else {
+        return Ok(());
+    };
+    for (constant, value) in choice.constants {
+        let mut symbols = file.symbols().filter(|one| one.name() == Ok(constant));
+        let symbol = symbols.find(|one| one.kind() == object::SymbolKind::Data);
+        let reason = match symbol.map(|one| one.size()) {
+            None => format!("there is no constant {constant}"),
+            Some(size) if size != value.len() as u64 => {
+                let given = value.len();
+                format!("the constant {constant} has {size} bytes, not {given}")
+            }
+            Some(_) => continue,
+        };
+        return Err(Error::Constant {
+            object: name.to_owned(),
+            reason,
+        });
+    }
+    Ok(())
 }
 
 /// Writes the constants that are of a section's map. A symbol's value is its place in the section.

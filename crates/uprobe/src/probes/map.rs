@@ -46,19 +46,9 @@ impl Probes {
 }
 
 impl<'a> Map<'a> {
-    /// The name.
-    pub fn name(&self) -> &'a str {
-        &self.map.name
-    }
-
-    /// The number by which the kernel knows it.
-    pub fn id(&self) -> u32 {
-        self.map.id
-    }
-
-    /// Bytes of a key.
-    pub fn key_bytes(&self) -> usize {
-        self.map.key_size as usize
+    /// The kernel's map: its type, sizes and file descriptor.
+    pub fn loaded(&self) -> &'a LoadedMap {
+        self.map
     }
 
     /// Bytes of a value, or of all CPUs' values of a key.
@@ -162,12 +152,9 @@ impl<'a> Map<'a> {
             }
             Some(Store::Array(pages)) => {
                 let index = index(key);
-                if index >= self.map.entries {
-                    return Err(Error::Map {
-                        map: self.map.name.clone(),
-                        what: "written",
-                        source: std::io::Error::from_raw_os_error(libc::E2BIG),
-                    });
+                self.check_index(index, "written")?;
+                if self.map.is_read_only {
+                    return Err(self.failed("written", libc::EPERM));
                 }
                 assert_eq!(value.len(), self.map.value_size as usize, "a value's bytes");
                 pages.write(index as usize * self.map.stride(), value);
@@ -232,6 +219,22 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// An error where an array has no such index.
+    fn check_index(&self, index: u32, what: &'static str) -> Result<()> {
+        if index < self.map.entries {
+            return Ok(());
+        }
+        Err(self.failed(what, libc::E2BIG))
+    }
+
+    fn failed(&self, what: &'static str, code: i32) -> Error {
+        Error::Map {
+            map: self.map.name.clone(),
+            what,
+            source: io::Error::from_raw_os_error(code),
+        }
+    }
+
     /// Changes a table, once more where it waited in vain for a process that has ended.
     fn unless_stuck<T>(&self, change: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match change() {
@@ -258,6 +261,7 @@ impl<'a> Map<'a> {
     /// is what a sum over CPUs is in the kernel.
     pub fn of_threads(&self, index: u32) -> Result<Vec<Vec<u8>>> {
         let (fd, array) = self.thread_array()?;
+        self.check_index(index, "read")?;
         let at = u64::from(index) * array.stride();
         let targets = self.probes.targets.values();
         Ok(targets
@@ -307,6 +311,7 @@ impl<'a> Map<'a> {
     /// Gives each thread area of the processes that have the map a value. What a thread writes at that moment may win.
     pub fn set_of_threads(&self, index: u32, value: &[u8]) -> Result<()> {
         let (fd, array) = self.thread_array()?;
+        self.check_index(index, "written")?;
         assert_eq!(value.len(), self.map.value_size as usize, "a value's bytes");
         for target in self.probes.targets.values() {
             target.set_thread_values(fd, array, index, value);

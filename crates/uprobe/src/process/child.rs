@@ -68,6 +68,11 @@ fn separate(kept: &[BorrowedFd<'_>]) {
     let mut kept: Vec<RawFd> = kept.iter().map(|file| file.as_raw_fd()).collect();
     close_except(&mut kept);
     let _ = rustix::process::setsid();
+    // Handlers are the other process's: one of SIGCHLD may wait for whatever ends, and would take the stops of a traced process.
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default action needs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: to ignore a signal needs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

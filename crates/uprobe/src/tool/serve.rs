@@ -33,7 +33,7 @@ impl Server {
         caller: &Caller,
         map: &Map<'_>,
     ) -> io::Result<i64> {
-        let (key_bytes, value_bytes) = (map.key_bytes(), map.value_bytes());
+        let (key_bytes, value_bytes) = (map.loaded().key_size as usize, map.value_bytes());
         let key = |address| caller.read(address, key_bytes);
         match call.command {
             sys::BPF_MAP_LOOKUP_ELEM => {
@@ -69,7 +69,7 @@ impl Server {
 
     /// The key after one, or the first; the error of the last one is `ENOENT`.
     fn next(&mut self, pid: i32, map: &Map<'_>, after: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
-        let walk = self.walks.entry((pid, map.id())).or_default();
+        let walk = self.walks.entry((pid, map.loaded().id)).or_default();
         let mut next = match after {
             None => walk.begin(map)?,
             Some(key) => {
@@ -113,7 +113,7 @@ impl Server {
         map: &Map<'_>,
         done: &mut u32,
     ) -> io::Result<i64> {
-        let key_at = |index: u32| call.keys + u64::from(index) * map.key_bytes() as u64;
+        let key_at = |index: u32| call.keys + u64::from(index) * u64::from(map.loaded().key_size);
         let value_at = |index: u32| call.values + u64::from(index) * map.value_bytes() as u64;
         if matches!(
             call.command,
@@ -136,7 +136,7 @@ impl Server {
             }
             return Ok(0);
         }
-        let walk = self.walks.entry((caller.pid, map.id())).or_default();
+        let walk = self.walks.entry((caller.pid, map.loaded().id)).or_default();
         // Places among the keys are what the caller gets as the kernel's places.
         let mut place = match call.from {
             0 => walk.begin(map)?,

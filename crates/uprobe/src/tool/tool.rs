@@ -497,7 +497,7 @@ impl Tool {
                 let map = self.probes.map_with_id(map);
                 let reason = format!(
                     "it runs in the kernel, and a program in user space uses its map {} too",
-                    map.map_or("", |map| map.name())
+                    map.map_or("", |map| map.loaded().name.as_str())
                 );
                 self.refuse(&program.name, &reason, report)
             }

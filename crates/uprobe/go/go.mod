@@ -1,0 +1,3 @@
+module bpfcost/uprobe
+
+go 1.19
