@@ -46,7 +46,9 @@ Examples:
   bpfcost user --only 4711 -- bpftrace -e 'uprobe:/lib/x86_64-linux-gnu/libc.so.6:malloc { printf(\"%d\\n\", arg0); }'"
 )]
 pub(super) struct Args {
-    /// Probe this process where the tool asks for all processes, as bpftrace does
+    /// Probe this process alone where the tool asks for all processes, as bpftrace does
+    ///
+    /// Without it, all that execute the file are probed, also those that start it later.
     #[arg(long, value_name = "PID")]
     only: Option<u32>,
     /// Show each place at which a program runs, and each that is refused, as it comes
@@ -109,15 +111,23 @@ fn show(verbose: bool, event: &ToolEvent<'_>) {
             );
         }
         ToolEvent::Attached { .. } => {}
+        ToolEvent::LeftOut { pid, reason } => {
+            note!("note: process {pid} is not probed: {}", cleaned(reason));
+        }
         ToolEvent::Refused { program, reason } => {
-            let lines: Vec<_> = reason.lines().map(bpfcost_text::line).collect();
             note!(
                 "{} is not attached: {}",
                 bpfcost_text::line(program),
-                lines.join("\n")
+                cleaned(reason)
             );
         }
     }
+}
+
+/// Lines of others, as they may go to a terminal.
+fn cleaned(lines: &str) -> String {
+    let lines: Vec<_> = lines.lines().map(bpfcost_text::line).collect();
+    lines.join("\n")
 }
 
 /// A sentence on what was done in user space.

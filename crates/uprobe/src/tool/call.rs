@@ -10,6 +10,8 @@ use super::{caller::Caller, filter::SET_BPF, notify::Notification};
 
 /// The most instructions that the kernel takes of a program.
 const MAX_INSTRUCTIONS: u32 = 1_000_000;
+/// The most places of a link (`MAX_UPROBE_MULTI_CNT`).
+const MAX_SPOTS: usize = 1 << 20;
 const INSTRUCTION_BYTES: usize = 8;
 /// Types of events, in `struct perf_event_attr`: the size of its first version.
 const FIRST_SIZE: usize = 64;
@@ -27,6 +29,8 @@ pub(super) enum Call {
     Batch(Batch),
     LoadProgram(LoadProgram),
     CreateLink(CreateLink),
+    /// A link of a program to several places of a file.
+    CreateLinks(CreateLinks),
     /// A program for something else than an event.
     Attach {
         program: RawFd,
@@ -83,6 +87,26 @@ pub(super) struct CreateLink {
     pub(super) program: RawFd,
     pub(super) target: RawFd,
     pub(super) kind: u32,
+    pub(super) cookie: u64,
+}
+
+/// A link of a program to several places of a file.
+#[derive(Clone, Debug)]
+pub(super) struct CreateLinks {
+    pub(super) program: RawFd,
+    pub(super) path: PathBuf,
+    pub(super) flags: u32,
+    /// The process, 0 for all.
+    pub(super) pid: u32,
+    pub(super) spots: Vec<LinkSpot>,
+}
+
+/// One of the places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkSpot {
+    pub(super) offset: u64,
+    /// The offset of a semaphore, 0 without one.
+    pub(super) semaphore: u64,
     pub(super) cookie: u64,
 }
 
@@ -151,6 +175,45 @@ fn fill<T: Copy>(into: &mut T, bytes: &[u8]) {
     }
 }
 
+/// Places of a link to several. What the kernel would refuse is left to it.
+fn links(
+    caller: &Caller,
+    program: RawFd,
+    multi: &sys::bpf_attr__bindgen_ty_14__bindgen_ty_3__bindgen_ty_7,
+) -> io::Result<Call> {
+    let count = multi.cnt as usize;
+    if count == 0 || count > MAX_SPOTS || multi.offsets == 0 || multi.path == 0 {
+        return Ok(Call::Other);
+    }
+    let numbers = |address: u64| -> io::Result<Vec<u64>> {
+        if address == 0 {
+            return Ok(vec![0; count]);
+        }
+        let bytes = caller.read(address, 8 * count)?;
+        let words = bytes.chunks_exact(8);
+        Ok(words
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+            .collect())
+    };
+    let (semaphores, cookies) = (numbers(multi.ref_ctr_offsets)?, numbers(multi.cookies)?);
+    let spots = numbers(multi.offsets)?
+        .into_iter()
+        .zip(semaphores)
+        .zip(cookies);
+    let spots = spots.map(|((offset, semaphore), cookie)| LinkSpot {
+        offset,
+        semaphore,
+        cookie,
+    });
+    Ok(Call::CreateLinks(CreateLinks {
+        program,
+        path: caller.path(multi.path)?,
+        flags: multi.flags,
+        pid: multi.pid,
+        spots: spots.collect(),
+    }))
+}
+
 fn bpf(caller: &Caller, command: u32, address: u64, bytes: usize) -> io::Result<Call> {
     let mut attributes = Box::<bpf_attr>::default();
     let bytes = bytes.min(size_of::<bpf_attr>());
@@ -204,6 +267,10 @@ fn bpf(caller: &Caller, command: u32, address: u64, bytes: usize) -> io::Result<
             }
             sys::BPF_LINK_CREATE => {
                 let link = attributes.link_create;
+                if link.attach_type == sys::BPF_TRACE_UPROBE_MULTI {
+                    let program = link.__bindgen_anon_1.prog_fd.cast_signed();
+                    return links(caller, program, &link.__bindgen_anon_3.uprobe_multi);
+                }
                 Call::CreateLink(CreateLink {
                     program: link.__bindgen_anon_1.prog_fd.cast_signed(),
                     target: link.__bindgen_anon_2.target_fd.cast_signed(),

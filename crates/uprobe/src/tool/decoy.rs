@@ -10,7 +10,10 @@ use std::{
 use libbpf_rs::libbpf_sys as sys;
 use rustix::fs::MemfdFlags;
 
-use super::{call::OpenEvent, start::adopt};
+use super::{
+    call::{CreateLinks, OpenEvent},
+    start::adopt,
+};
 
 /// Types of events, and the bit of uprobes at returns.
 const TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
@@ -83,8 +86,7 @@ impl Decoys {
         attributes.size = size_of_val(&attributes) as u32;
         attributes.config &= (1 << SEMAPHORE_SHIFT) - 1;
         attributes.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
-        attributes.__bindgen_anon_4.probe_offset = self.next;
-        self.next = (self.next + STEP) % FILE_BYTES;
+        attributes.__bindgen_anon_4.probe_offset = self.take_offset();
         // SAFETY: the kernel reads the attributes, and the path that they lead to, while both live.
         let opened = unsafe {
             libc::syscall(
@@ -102,6 +104,50 @@ impl Decoys {
         let event = adopt(opened as RawFd);
         let id = id(&event).ok_or_else(io::Error::last_os_error)?;
         Ok((event, id))
+    }
+}
+
+impl Decoys {
+    /// A link to several places, where nothing hits them. Returns the link, and the kernel's number of it.
+    pub(super) fn link(
+        &mut self,
+        call: &CreateLinks,
+        program: BorrowedFd<'_>,
+    ) -> io::Result<(OwnedFd, u32)> {
+        let path = format!("/proc/self/fd/{}\0", self.file.as_raw_fd());
+        let offsets: Vec<u64> = call.spots.iter().map(|_| self.take_offset()).collect();
+        let cookies: Vec<u64> = call.spots.iter().map(|spot| spot.cookie).collect();
+        let mut options = sys::bpf_link_create_opts {
+            sz: size_of::<sys::bpf_link_create_opts>() as u64,
+            ..Default::default()
+        };
+        options.__bindgen_anon_1.uprobe_multi =
+            sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
+                flags: call.flags,
+                cnt: call.spots.len() as u32,
+                path: path.as_ptr().cast(),
+                offsets: offsets.as_ptr(),
+                cookies: cookies.as_ptr(),
+                pid: call.pid,
+                ..Default::default()
+            };
+        // SAFETY: the kernel reads the options and what they lead to, all of which lives as long as the call.
+        let link = unsafe {
+            sys::bpf_link_create(
+                program.as_raw_fd(),
+                0,
+                sys::BPF_TRACE_UPROBE_MULTI,
+                &raw const options,
+            )
+        };
+        numbered(link)
+    }
+
+    /// An offset of the file that no other event has.
+    fn take_offset(&mut self) -> u64 {
+        let offset = self.next;
+        self.next = (offset + STEP) % FILE_BYTES;
+        offset
     }
 }
 
@@ -142,6 +188,11 @@ pub(super) fn link(
             &raw const options,
         )
     };
+    numbered(link)
+}
+
+/// A new link, or the error of its call, with the kernel's number of it.
+fn numbered(link: RawFd) -> io::Result<(OwnedFd, u32)> {
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));
     }

@@ -22,7 +22,9 @@ mod forward;
 mod maps;
 mod notify;
 mod place;
+mod processes;
 mod program;
+mod running;
 mod serve;
 mod start;
 #[allow(

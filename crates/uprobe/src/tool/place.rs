@@ -11,13 +11,20 @@ use crate::{
     process::{self, Function, Image},
 };
 
-/// An event that a tool has opened.
+/// A place of a file, as a tool has named it.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
+pub(super) struct Spot {
     pub(super) place: EventPlace,
     /// The file, as it is found from here.
     pub(super) path: PathBuf,
-    pub(super) pid: i32,
+}
+
+/// Processes that are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    One(i32),
+    /// All that execute the file, also those to come.
+    All,
 }
 
 /// A function of a process, and the point in it.
@@ -27,10 +34,10 @@ pub(super) struct Found {
     pub(super) at: At,
 }
 
-impl Event {
-    /// The place of it in its process.
-    pub(super) fn find(&self, images: &mut Images) -> process::Result<Found> {
-        let image = images.open(self.pid, &self.path)?;
+impl Spot {
+    /// The place in a process.
+    pub(super) fn find(&self, pid: i32, images: &mut Images) -> process::Result<Found> {
+        let image = images.open(pid, &self.path)?;
         let EventPlace {
             offset,
             is_return,
@@ -38,10 +45,7 @@ impl Event {
         } = self.place;
         let outside = |offset: u64| process::Error::Symbol {
             symbol: format!("{offset:#x}"),
-            reason: format!(
-                "process {} does not execute this part of the file",
-                self.pid
-            ),
+            reason: format!("process {pid} does not execute this part of the file"),
         };
         let address = image.address(offset).ok_or_else(|| outside(offset))?;
         let function = image.function_around(address)?;

@@ -13,73 +13,52 @@ use libbpf_rs::libbpf_sys as sys;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    call::{Call, CreateLink, OpenEvent},
+    call::{Call, CreateLink},
     caller::Caller,
-    decoy::{self, Decoys},
+    decoy::Decoys,
     error::{Error, Result},
     forward::Forwarder,
     maps::{self, Maps},
     notify::{Listener, Notification, Wait},
-    place::{Event, Images, numbers_differ, process_of},
-    program::{Captured, Known, unique},
+    place::{Images, Spot, Whose},
+    processes::Following,
+    program::Captured,
+    running::Running,
     serve::Server,
     start::Process,
 };
-use crate::probes::{At, Attached, Place, Probes};
+use crate::probes::{At, Probes};
 
-/// Time after which records are handed on, at the latest.
-const RECORD_INTERVAL: Duration = Duration::from_millis(1);
+/// Time after which records are handed on, and processes that start go on, at the latest.
+const SHORT_INTERVAL: Duration = Duration::from_millis(1);
 /// Time after which it is looked what the tool still holds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Helpers whose results differ where the process has other numbers (`bpf_get_current_pid_tgid`).
-const PROCESS_NUMBERS: u32 = 14;
-
-/// `PERF_FLAG_FD_CLOEXEC`.
-const FD_CLOEXEC: u64 = 8;
-
-/// Error of a call for a program that can't run in user space.
-const NOT_IN_USER_SPACE: i32 = libc::EOPNOTSUPP;
 
 /// A command that runs, with its uprobe programs in user space. Dropping it detaches them; the command is killed when the
 /// thread that started it ends, with this process at the latest.
 #[derive(Debug)]
 pub struct Tool {
-    process: Process,
+    pub(super) process: Process,
     listener: Listener,
-    callers: HashMap<i32, Rc<Caller>>,
+    pub(super) callers: HashMap<i32, Rc<Caller>>,
     /// The process whose probes are meant where the tool asks for all processes.
-    only: Option<i32>,
-    decoys: Decoys,
-    /// Events by their numbers.
-    events: BTreeMap<u64, Event>,
-    captured: Vec<Captured>,
-    maps: Maps,
-    probes: Probes,
+    pub(super) only: Option<i32>,
+    pub(super) decoys: Decoys,
+    /// The places of events, by their numbers.
+    pub(super) events: BTreeMap<u64, (Spot, Whose)>,
+    pub(super) captured: Vec<Captured>,
+    pub(super) maps: Maps,
+    pub(super) probes: Probes,
     /// The programs that are there, by the kernel's numbers.
-    programs: BTreeSet<u32>,
-    running: Vec<Running>,
-    forwarders: BTreeMap<u32, Forwarder>,
+    pub(super) programs: BTreeSet<u32>,
+    pub(super) running: Vec<Running>,
+    /// Processes that start a file that is probed in all of them.
+    pub(super) starts: Vec<Following>,
+    pub(super) forwarders: BTreeMap<u32, Forwarder>,
     server: Server,
-    images: Images,
-    counts: ToolCounts,
+    pub(super) images: Images,
+    pub(super) counts: ToolCounts,
     looked: Instant,
-}
-
-/// A program that runs in a process, for as long as the tool holds something.
-#[derive(Debug)]
-struct Running {
-    attached: Attached,
-    holder: Holder,
-}
-
-/// Something of a tool with which a program ends.
-#[derive(Clone, Copy, Debug)]
-enum Holder {
-    /// A link, by its number.
-    Link(u32),
-    /// An event of a process.
-    Event(u64, i32),
 }
 
 /// A report of what happens.
@@ -95,6 +74,13 @@ pub enum ToolEvent<'a> {
         at: At,
         /// The process.
         pid: i32,
+    },
+    /// A process of several is not probed.
+    LeftOut {
+        /// The process.
+        pid: i32,
+        /// The reason.
+        reason: &'a str,
     },
     /// A call of the tool failed, as a program can't run in user space.
     Refused {
@@ -112,6 +98,8 @@ pub struct ToolCounts {
     pub places: u64,
     /// Places that were refused.
     pub refused: u64,
+    /// Processes, of several that were meant, that could not be probed, each as often as it was tried.
+    pub left_out: u64,
     /// Runs.
     pub hits: u64,
     /// Calls without the program.
@@ -125,14 +113,14 @@ pub struct ToolCounts {
 }
 
 /// Answer to a call.
-enum Answer {
+pub(super) enum Answer {
     GoOn,
     Done,
     Error(io::Error),
     File(OwnedFd, bool),
 }
 
-type Report<'a> = dyn FnMut(ToolEvent<'_>) + 'a;
+pub(super) type Report<'a> = dyn FnMut(ToolEvent<'_>) + 'a;
 
 impl Tool {
     /// Starts a command. `only` is the process that is meant where the command asks for all processes.
@@ -152,6 +140,7 @@ impl Tool {
             probes,
             programs: BTreeSet::new(),
             running: Vec::new(),
+            starts: Vec::new(),
             forwarders: BTreeMap::new(),
             server: Server::default(),
             images: Images::default(),
@@ -183,10 +172,10 @@ impl Tool {
         let begun = Instant::now();
         loop {
             let left = time.saturating_sub(begun.elapsed());
-            let interval = if self.forwarders.is_empty() {
+            let interval = if self.forwarders.is_empty() && self.starts.is_empty() {
                 LOOK_INTERVAL
             } else {
-                RECORD_INTERVAL
+                SHORT_INTERVAL
             };
             let state = self.listener.wait(left.min(interval));
             if state == Wait::Call
@@ -195,8 +184,9 @@ impl Tool {
                 self.answer(&call, report);
             }
             self.forward()?;
+            self.attach_to_started(report)?;
             if self.looked.elapsed() >= LOOK_INTERVAL {
-                self.end_what_is_not_held()?;
+                self.end_what_is_over()?;
                 self.probes.release_turns();
                 // The process may map other files.
                 self.images.forget();
@@ -208,7 +198,7 @@ impl Tool {
                         return end.map(Some).map_err(Error::system("the end of the tool"));
                     }
                     // Its children may have the filter still.
-                    None if state == Wait::Over => std::thread::sleep(RECORD_INTERVAL),
+                    None if state == Wait::Over => std::thread::sleep(SHORT_INTERVAL),
                     None => {}
                 }
             }
@@ -292,6 +282,7 @@ impl Tool {
                 };
                 self.attach(caller, event, link.program, Some(link), report)
             }
+            Call::CreateLinks(links) => self.attach_links(caller, &links, report),
             Call::CreateLink(CreateLink { program, .. }) | Call::Attach { program } => {
                 self.attach_in_kernel(caller, program, report)
             }
@@ -330,186 +321,6 @@ impl Tool {
         }
     }
 
-    fn open_event(&mut self, caller: &Caller, call: &OpenEvent, report: &mut Report<'_>) -> Answer {
-        let (Some(place), Ok(path)) = (self.decoys.place(call), call.path(caller)) else {
-            return Answer::GoOn;
-        };
-        // The kernel knows what is wrong with a file that isn't there. And a tool may probe itself: bpftrace's BEGIN and END.
-        if !path.exists() || caller.runs(&path) {
-            return Answer::GoOn;
-        }
-        let pid = match (call.pid, self.only) {
-            (1.., _) => process_of(call.pid),
-            (_, Some(only)) => only,
-            _ => {
-                let reason = format!(
-                    "it asks for all processes that execute {}\n  Name one: --only PID, or the tool's own option",
-                    path.display()
-                );
-                return self.refuse("a uprobe", &reason, report);
-            }
-        };
-        match self.decoys.open(call) {
-            Ok((event, id)) => {
-                self.events.insert(id, Event { place, path, pid });
-                let closes = call.flags & FD_CLOEXEC != 0;
-                Answer::File(event, closes)
-            }
-            Err(error) => Answer::Error(error),
-        }
-    }
-
-    /// Has a program run in a process, and the event run it for the kernel, which never happens.
-    fn attach(
-        &mut self,
-        caller: &Caller,
-        event: OwnedFd,
-        program: i32,
-        link: Option<CreateLink>,
-        report: &mut Report<'_>,
-    ) -> Answer {
-        let id = decoy::id(&event);
-        let known = id.and_then(|id| Some((id, self.events.get(&id)?.clone())));
-        let Some((id, place)) = known else {
-            return self.attach_in_kernel(caller, program, report);
-        };
-        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
-            return Answer::GoOn;
-        };
-        let Ok(for_kernel) = program.fd.try_clone() else {
-            return Answer::GoOn;
-        };
-        let name = program.name.clone();
-        let cookie = link.map_or(0, |link| link.cookie);
-        let attached = match self.attach_to(&place, program, cookie, report) {
-            Ok(attached) => attached,
-            Err(reason) => return self.refuse(&name, &reason, report),
-        };
-        let (holder, answer) = match link {
-            None => match decoy::set_program(&event, for_kernel.as_fd()) {
-                Ok(()) => (Some(Holder::Event(id, caller.pid)), Answer::Done),
-                Err(error) => (None, Answer::Error(error)),
-            },
-            Some(_) => match decoy::link(&event, for_kernel.as_fd(), cookie) {
-                Ok((link, id)) => (Some(Holder::Link(id)), Answer::File(link, true)),
-                Err(error) => (None, Answer::Error(error)),
-            },
-        };
-        match holder {
-            Some(holder) => self.running.push(Running { attached, holder }),
-            None => drop(self.probes.detach(attached)),
-        }
-        answer
-    }
-
-    /// Has a program run at a place; the reason if it can't.
-    fn attach_to(
-        &mut self,
-        event: &Event,
-        program: Known,
-        cookie: u64,
-        report: &mut Report<'_>,
-    ) -> Result<Attached, String> {
-        let pid = event.pid;
-        let captured = self.captured.iter().position(|one| one.is(&program));
-        let captured = captured.ok_or(
-            "its instructions are not known: another process has loaded it, or the kernel changed it",
-        )?;
-        let captured = &self.captured[captured];
-        if let Some(reason) = captured.unknown {
-            return Err(reason.to_owned());
-        }
-        if let Some(map) = self.maps.conflict(&captured.maps) {
-            return Err(format!("a program in the kernel uses its map {map} too"));
-        }
-        let calls = |helper| {
-            captured
-                .instructions
-                .iter()
-                .any(|one| one.helper() == Some(helper))
-        };
-        if calls(PROCESS_NUMBERS) && numbers_differ(pid) {
-            return Err(format!(
-                "it asks for the numbers of processes, which are others in the PID namespace of process {pid}"
-            ));
-        }
-        for id in &captured.maps {
-            let Some(map) = self.maps.take(*id) else {
-                continue;
-            };
-            if map.has_records() {
-                let forwarder = Forwarder::new(&map).map_err(|error| error.to_string())?;
-                self.forwarders.insert(*id, forwarder);
-            }
-            let entries = maps::entries(&map);
-            self.probes
-                .add_map(map)
-                .map_err(|error| error.to_string())?;
-            let map = self.probes.map_with_id(*id);
-            for (key, value) in entries {
-                let copied = map.map_or(Ok(()), |map| map.set(&key, &value));
-                copied.map_err(|error| error.to_string())?;
-            }
-        }
-        let found = event
-            .find(&mut self.images)
-            .map_err(|error| error.to_string())?;
-        let name = program.name.clone();
-        let unique = unique(&name, program.id);
-        if self.programs.insert(program.id) {
-            self.probes.add_program(program.with(captured));
-        }
-        let place = Place {
-            program: &unique,
-            function: &found.function,
-            at: found.at,
-            cookie,
-        };
-        let attached = self
-            .probes
-            .attach(pid, &[place])
-            .map_err(|error| error.to_string())?;
-        self.counts.places += 1;
-        report(ToolEvent::Attached {
-            program: &name,
-            function: &found.function.name,
-            at: found.at,
-            pid,
-        });
-        Ok(attached)
-    }
-
-    /// A program that the kernel is about to run.
-    fn attach_in_kernel(
-        &mut self,
-        caller: &Caller,
-        program: i32,
-        report: &mut Report<'_>,
-    ) -> Answer {
-        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
-            return Answer::GoOn;
-        };
-        let captured = self.captured.iter().find(|one| one.is(&program));
-        let maps = captured.map_or(&[][..], |captured| &captured.maps);
-        match self.maps.use_in_kernel(maps) {
-            None => Answer::GoOn,
-            Some(map) => {
-                let map = self.probes.map_with_id(map);
-                let reason = format!(
-                    "it runs in the kernel, and a program in user space uses its map {} too",
-                    map.map_or("", |map| map.loaded().name.as_str())
-                );
-                self.refuse(&program.name, &reason, report)
-            }
-        }
-    }
-
-    fn refuse(&mut self, program: &str, reason: &str, report: &mut Report<'_>) -> Answer {
-        self.counts.refused += 1;
-        report(ToolEvent::Refused { program, reason });
-        Answer::Error(io::Error::from_raw_os_error(NOT_IN_USER_SPACE))
-    }
-
     /// Hands records on.
     fn forward(&mut self) -> Result<()> {
         if self.forwarders.is_empty() {
@@ -526,43 +337,13 @@ impl Tool {
         done?;
         forwarders.values_mut().try_for_each(Forwarder::flush)
     }
-
-    /// Detaches programs that the tool has let go.
-    fn end_what_is_not_held(&mut self) -> Result<()> {
-        let mut events: HashMap<i32, BTreeSet<u64>> = HashMap::new();
-        let callers = &self.callers;
-        let mut is_held = |holder: &Holder| match *holder {
-            Holder::Link(id) => decoy::is_there(id),
-            Holder::Event(id, pid) => {
-                let held = events.entry(pid).or_insert_with(|| {
-                    let caller = callers.values().find(|caller| caller.pid == pid);
-                    let files = caller.map(|caller| caller.files("anon_inode:[perf_event]"));
-                    files.iter().flatten().filter_map(decoy::id).collect()
-                });
-                held.contains(&id)
-            }
-        };
-        let running = std::mem::take(&mut self.running);
-        let (held, left): (Vec<_>, Vec<_>) =
-            running.into_iter().partition(|one| is_held(&one.holder));
-        self.running = held;
-        left.into_iter().try_for_each(|one| self.end(one))
-    }
-
-    fn end(&mut self, running: Running) -> Result<()> {
-        for counts in self.probes.detach_counted(running.attached)? {
-            self.counts.hits += counts.hits;
-            self.counts.missed += counts.missed;
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Tool {
     fn drop(&mut self) {
         for running in std::mem::take(&mut self.running) {
             // A process that is gone has nothing to restore.
-            let _ = self.probes.detach(running.attached);
+            let _ = self.end(running);
         }
     }
 }

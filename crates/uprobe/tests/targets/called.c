@@ -21,16 +21,30 @@ asm(SITE_MACRO);
 /* What sys/sdt.h would define for a probe with a semaphore. */
 __attribute__((section(".probes"), used)) volatile unsigned short test_called_semaphore;
 static unsigned long calls;
+static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t all;
 
-static void *run(void *first)
+static unsigned long call(unsigned long a)
 {
-	unsigned long wrong = 0;
+	unsigned long wrong = work(a) != a + 1;
 
-	for (unsigned long a = (unsigned long)first; a < calls; a += THREADS) {
-		wrong += work(a) != a + 1;
-		if (test_called_semaphore)
-			asm volatile("site called, test_called_semaphore, \"\"\n\tnopl 0x100(%rax)");
-	}
+	if (test_called_semaphore)
+		asm volatile("site called, test_called_semaphore, \"\"\n\tnopl 0x100(%rax)");
+	return wrong;
+}
+
+/* The first calls one after the other: a probe may miss a new thread's first call while another's is under way. */
+static void *run(void *number)
+{
+	unsigned long a = (unsigned long)number, wrong = 0;
+
+	pthread_mutex_lock(&first);
+	if (a < calls)
+		wrong += call(a);
+	pthread_mutex_unlock(&first);
+	pthread_barrier_wait(&all);
+	for (a += THREADS; a < calls; a += THREADS)
+		wrong += call(a);
 	return (void *)wrong;
 }
 
@@ -38,6 +52,7 @@ int main(void)
 {
 	char line[32];
 
+	pthread_barrier_init(&all, NULL, THREADS);
 	printf("ready %p\n", (void *)work);
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {

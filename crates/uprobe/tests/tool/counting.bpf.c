@@ -111,6 +111,14 @@ int BPF_URETPROBE(on_return, __u64 result)
 	return 0;
 }
 
+/* At several places by one link. */
+SEC("?uprobe.multi")
+int on_several(void *ctx)
+{
+	add(&by_rest, 100, bpf_get_attach_cookie(ctx));
+	return 0;
+}
+
 /* What has no form in user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);

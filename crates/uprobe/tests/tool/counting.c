@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 	int pid = atoi(argv[2]), cpus = libbpf_num_possible_cpus();
 	LIBBPF_OPTS(bpf_uprobe_opts, at_entry, .bpf_cookie = 3);
 	LIBBPF_OPTS(bpf_uprobe_opts, at_return, .retprobe = true);
-	size_t offset = strtoull(argv[4], NULL, 0);
+	unsigned long offset = strtoul(argv[4], NULL, 0);
 	const char *extra = argc > 5 ? argv[5] : NULL;
 	struct bpf_program *program;
 	struct perf_buffer *perf;
@@ -161,7 +161,14 @@ int main(int argc, char **argv)
 	links[0] = bpf_program__attach_uprobe_opts(program, pid, argv[3], offset, &at_entry);
 	program = bpf_object__find_program_by_name(object, "on_return");
 	links[1] = bpf_program__attach_uprobe_opts(program, pid, argv[3], offset, &at_return);
-	if (extra) {
+	if (extra && !strcmp(extra, "on_several")) {
+		__u64 cookie = 11;
+		LIBBPF_OPTS(bpf_uprobe_multi_opts, several, .cnt = 1, .offsets = &offset,
+			    .cookies = &cookie);
+
+		program = bpf_object__find_program_by_name(object, extra);
+		links[2] = bpf_program__attach_uprobe_multi(program, pid, argv[3], NULL, &several);
+	} else if (extra) {
 		program = bpf_object__find_program_by_name(object, extra);
 		links[2] = strcmp(extra, "in_kernel") ?
 				   bpf_program__attach_uprobe_opts(program, pid, argv[3], offset,

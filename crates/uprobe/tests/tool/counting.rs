@@ -184,6 +184,7 @@ fn words(event: &ToolEvent<'_>) -> String {
         ToolEvent::Attached {
             program, function, ..
         } => format!("{program} at {function}"),
+        ToolEvent::LeftOut { pid, reason } => format!("{pid} left out: {reason}"),
         ToolEvent::Refused { program, reason } => format!("{program} refused: {reason}"),
     }
 }

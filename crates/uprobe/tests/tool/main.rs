@@ -12,7 +12,7 @@ use bpfcost_uprobe::{
     process::{Image, Memory},
     tool::Tool,
 };
-use common::require;
+use common::{Binary, require};
 use counting::{Counting, Running, call, called};
 
 const CALLS: u64 = 20_000;
@@ -104,24 +104,70 @@ fn a_table_is_not_in_the_kernel_and_in_user_space() {
 }
 
 #[test]
-fn all_processes_are_one_that_is_named_or_refused() {
+fn a_link_to_several_places_prints_the_same_in_both_ways() {
     if !require::host() {
         return;
     }
     let tool = Counting::compile();
     let (_binary, mut target) = called();
-    let command = tool.command(&target, -1, None);
+    let ways: [fn(Command) -> Running; 2] = [Running::in_kernel, |command| {
+        Running::in_user_space(command, None)
+    }];
+    let [kernels, ours] = ways.map(|start| {
+        let mut running = start(tool.command(&target, target.pid(), Some("on_several")));
+        assert_eq!(running.line(), "attached 0 0 0");
+        call(&mut target, 700);
+        running.send("dump");
+        let mut lines = running.until("end");
+        lines.sort();
+        drop(running.end());
+        common::until_restored(&target, "work");
+        lines
+    });
+    assert_eq!(ours, kernels);
+    assert!(ours.contains(&"by_rest 100 7700".to_owned()), "{ours:?}");
+}
+
+#[test]
+fn all_processes_are_those_that_run_and_those_that_start() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
+    let (mut one, mut two) = (binary.start(&[]), binary.start(&[]));
+    let command = tool.command(&one, -1, None);
     let mut running = Running::in_user_space(command, None);
-    assert_eq!(running.line(), "attached 95 95");
-    let end = running.end().unwrap();
-    assert_eq!((end.counts.places, end.counts.refused), (0, 2));
-    assert!(end.events[0].starts_with("a uprobe refused: it asks for all processes that execute"));
-    let (_other_binary, mut other) = called();
-    let command = tool.command(&target, -1, None);
-    let mut running = Running::in_user_space(command, Some(target.pid()));
     assert_eq!(running.line(), "attached 0 0");
-    call(&mut target, 100);
-    call(&mut other, 1000);
+    let mut late = binary.start(&[]);
+    for (process, times) in [(&mut one, 100), (&mut two, 1000), (&mut late, 50)] {
+        call(process, times);
+    }
+    // What it did in a process that has ended counts too.
+    late.kill();
+    call(&mut one, 7);
+    let end = running.end().unwrap();
+    assert_eq!((end.counts.hits, end.counts.missed), (2 * 1157, 0));
+    assert_eq!((end.counts.places, end.counts.left_out), (2, 0));
+    assert_eq!(end.events.len(), 6, "{:?}", end.events);
+    for process in [&one, &two] {
+        common::until_restored(process, "work");
+    }
+}
+
+#[test]
+fn of_all_processes_one_can_be_meant() {
+    if !require::host() {
+        return;
+    }
+    let tool = Counting::compile();
+    let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
+    let (mut one, mut two) = (binary.start(&[]), binary.start(&[]));
+    let command = tool.command(&one, -1, None);
+    let mut running = Running::in_user_space(command, Some(one.pid()));
+    assert_eq!(running.line(), "attached 0 0");
+    call(&mut one, 100);
+    call(&mut two, 1000);
     assert_eq!(running.end().unwrap().counts.hits, 200);
 }
 

@@ -1,0 +1,389 @@
+//! A tool's programs that run in processes: attached with what the tool holds for them, and ended with it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use super::{
+    call::{CreateLink, CreateLinks, OpenEvent},
+    caller::Caller,
+    decoy::{self, EventPlace},
+    error::Result,
+    forward::Forwarder,
+    maps,
+    place::{Spot, Whose, numbers_differ, process_of},
+    program::{Known, unique},
+    tool::{Answer, Report, Tool, ToolEvent},
+};
+use crate::probes::{Attached, Place};
+
+/// A helper whose result differs where the process has other numbers: `bpf_get_current_pid_tgid`.
+const PROCESS_NUMBERS: u32 = 14;
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FD_CLOEXEC: u64 = 8;
+
+/// Error of a call for a program that can't run in user space.
+const NOT_IN_USER_SPACE: i32 = libc::EOPNOTSUPP;
+
+/// A program that runs at places of processes, for as long as the tool holds something.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) program: Ready,
+    pub(super) whose: Whose,
+    /// The places, and the cookie at each.
+    pub(super) spots: Vec<(Spot, u64)>,
+    pub(super) attached: Vec<Attached>,
+    holder: Holder,
+}
+
+/// A program that the probes have.
+#[derive(Clone, Debug)]
+pub(super) struct Ready {
+    /// Its name, and the one that no other has.
+    pub(super) name: String,
+    pub(super) unique: String,
+    /// True if it asks for numbers of processes.
+    asks_for_numbers: bool,
+}
+
+/// Something of a tool with which a program ends.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    /// A link, by its number.
+    Link(u32),
+    /// An event of a process.
+    Event(u64, i32),
+}
+
+impl Tool {
+    pub(super) fn open_event(
+        &mut self,
+        caller: &Caller,
+        call: &OpenEvent,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        let (Some(place), Ok(path)) = (self.decoys.place(call), call.path(caller)) else {
+            return Answer::GoOn;
+        };
+        // The kernel knows what is wrong with a file that isn't there. And a tool may probe itself: bpftrace's BEGIN and END.
+        if !path.exists() || caller.runs(&path) {
+            return Answer::GoOn;
+        }
+        let whose = self.whose(call.pid);
+        if whose == Whose::All
+            && let Err(reason) = self.follow(&path)
+        {
+            return self.refuse("a uprobe", &reason, report);
+        }
+        match self.decoys.open(call) {
+            Ok((event, id)) => {
+                self.events.insert(id, (Spot { place, path }, whose));
+                Answer::File(event, call.flags & FD_CLOEXEC != 0)
+            }
+            Err(error) => Answer::Error(error),
+        }
+    }
+
+    /// Processes that a tool means by a number.
+    fn whose(&self, thread: i32) -> Whose {
+        match (thread, self.only) {
+            (1.., _) => Whose::One(process_of(thread)),
+            (_, Some(only)) => Whose::One(only),
+            _ => Whose::All,
+        }
+    }
+
+    /// Has a program run in processes, and the event run it for the kernel, which never happens.
+    pub(super) fn attach(
+        &mut self,
+        caller: &Caller,
+        event: OwnedFd,
+        program: i32,
+        link: Option<CreateLink>,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        let id = decoy::id(&event);
+        let known = id.and_then(|id| Some((id, self.events.get(&id)?.clone())));
+        let Some((id, (spot, whose))) = known else {
+            return self.attach_in_kernel(caller, program, report);
+        };
+        let cookie = link.map_or(0, |link| link.cookie);
+        let spots = vec![(spot, cookie)];
+        let pid = caller.pid;
+        self.hold(
+            caller,
+            program,
+            whose,
+            spots,
+            report,
+            |_, program| match link {
+                None => {
+                    decoy::set_program(&event, program.as_fd())?;
+                    Ok((Holder::Event(id, pid), Answer::Done))
+                }
+                Some(_) => {
+                    let (link, id) = decoy::link(&event, program.as_fd(), cookie)?;
+                    Ok((Holder::Link(id), Answer::File(link, true)))
+                }
+            },
+        )
+    }
+
+    /// The same at several places of a file.
+    pub(super) fn attach_links(
+        &mut self,
+        caller: &Caller,
+        call: &CreateLinks,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        if !call.path.exists() || caller.runs(&call.path) {
+            return self.attach_in_kernel(caller, call.program, report);
+        }
+        let whose = self.whose(call.pid.cast_signed());
+        if whose == Whose::All
+            && let Err(reason) = self.follow(&call.path)
+        {
+            return self.refuse("uprobes", &reason, report);
+        }
+        let is_return = call.flags & libbpf_rs::libbpf_sys::BPF_F_UPROBE_MULTI_RETURN != 0;
+        let spots = call.spots.iter().map(|spot| {
+            let place = EventPlace {
+                offset: spot.offset,
+                is_return,
+                semaphore: spot.semaphore,
+            };
+            let path = call.path.clone();
+            (Spot { place, path }, spot.cookie)
+        });
+        let spots = spots.collect();
+        self.hold(
+            caller,
+            call.program,
+            whose,
+            spots,
+            report,
+            |tool, program| {
+                let (link, id) = tool.decoys.link(call, program.as_fd())?;
+                Ok((Holder::Link(id), Answer::File(link, true)))
+            },
+        )
+    }
+
+    /// Has a program run at places, and `hold` make what the tool holds for it.
+    fn hold(
+        &mut self,
+        caller: &Caller,
+        program: i32,
+        whose: Whose,
+        spots: Vec<(Spot, u64)>,
+        report: &mut Report<'_>,
+        hold: impl FnOnce(&mut Tool, &OwnedFd) -> io::Result<(Holder, Answer)>,
+    ) -> Answer {
+        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
+            return Answer::GoOn;
+        };
+        let Ok(for_kernel) = program.fd.try_clone() else {
+            return Answer::GoOn;
+        };
+        let name = program.name.clone();
+        let prepared = self.prepare(program);
+        let attached = prepared.and_then(|program| {
+            let attached = match whose {
+                Whose::One(pid) => vec![self.attach_one(pid, &program, &spots, report)?],
+                Whose::All => self.attach_all(caller, &program, &spots, report),
+            };
+            Ok((program, attached))
+        });
+        let (program, attached) = match attached {
+            Ok(attached) => attached,
+            Err(reason) => return self.refuse(&name, &reason, report),
+        };
+        match hold(self, &for_kernel) {
+            Ok((holder, answer)) => {
+                self.counts.places += spots.len() as u64;
+                self.running.push(Running {
+                    program,
+                    whose,
+                    spots,
+                    attached,
+                    holder,
+                });
+                answer
+            }
+            Err(error) => {
+                for attached in attached {
+                    let _ = self.probes.detach(attached);
+                }
+                Answer::Error(error)
+            }
+        }
+    }
+
+    /// Gives the probes a program, with its maps; the reason if it can't run in user space.
+    fn prepare(&mut self, program: Known) -> Result<Ready, String> {
+        let words = |error: crate::probes::Error| error.to_string();
+        let captured = self.captured.iter().position(|one| one.is(&program));
+        let captured = captured.ok_or(
+            "its instructions are not known: another process has loaded it, or the kernel changed it",
+        )?;
+        let captured = &self.captured[captured];
+        if let Some(reason) = captured.unknown {
+            return Err(reason.to_owned());
+        }
+        if let Some(map) = self.maps.conflict(&captured.maps) {
+            return Err(format!("a program in the kernel uses its map {map} too"));
+        }
+        for id in &captured.maps {
+            let Some(map) = self.maps.take(*id) else {
+                continue;
+            };
+            if map.has_records() {
+                let forwarder = Forwarder::new(&map).map_err(|error| error.to_string())?;
+                self.forwarders.insert(*id, forwarder);
+            }
+            let entries = maps::entries(&map);
+            self.probes.add_map(map).map_err(words)?;
+            let map = self.probes.map_with_id(*id);
+            for (key, value) in entries {
+                let copied = map.map_or(Ok(()), |map| map.set(&key, &value));
+                copied.map_err(words)?;
+            }
+        }
+        let mut helpers = captured.instructions.iter().map(|one| one.helper());
+        let asks_for_numbers = helpers.any(|helper| helper == Some(PROCESS_NUMBERS));
+        let name = program.name.clone();
+        let unique = unique(&name, program.id);
+        if self.programs.insert(program.id) {
+            self.probes.add_program(program.with(captured));
+        }
+        Ok(Ready {
+            name,
+            unique,
+            asks_for_numbers,
+        })
+    }
+
+    /// Has a program run at places of one process; the reason if it can't.
+    pub(super) fn attach_one(
+        &mut self,
+        pid: i32,
+        program: &Ready,
+        spots: &[(Spot, u64)],
+        report: &mut Report<'_>,
+    ) -> Result<Attached, String> {
+        if program.asks_for_numbers && numbers_differ(pid) {
+            return Err(format!(
+                "it asks for the numbers of processes, which are others in the PID namespace of process {pid}"
+            ));
+        }
+        let found = spots
+            .iter()
+            .map(|(spot, _)| spot.find(pid, &mut self.images));
+        let found: Vec<_> = found
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
+        let places = found.iter().zip(spots).map(|(found, (_, cookie))| Place {
+            program: &program.unique,
+            function: &found.function,
+            at: found.at,
+            cookie: *cookie,
+        });
+        let places: Vec<Place<'_>> = places.collect();
+        let attached = self
+            .probes
+            .attach(pid, &places)
+            .map_err(|error| error.to_string())?;
+        for found in &found {
+            report(ToolEvent::Attached {
+                program: &program.name,
+                function: &found.function.name,
+                at: found.at,
+                pid,
+            });
+        }
+        Ok(attached)
+    }
+
+    /// A program that the kernel is about to run.
+    pub(super) fn attach_in_kernel(
+        &mut self,
+        caller: &Caller,
+        program: i32,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
+            return Answer::GoOn;
+        };
+        let captured = self.captured.iter().find(|one| one.is(&program));
+        let maps = captured.map_or(&[][..], |captured| &captured.maps);
+        match self.maps.use_in_kernel(maps) {
+            None => Answer::GoOn,
+            Some(map) => {
+                let map = self.probes.map_with_id(map);
+                let reason = format!(
+                    "it runs in the kernel, and a program in user space uses its map {} too",
+                    map.map_or("", |map| map.loaded().name.as_str())
+                );
+                self.refuse(&program.name, &reason, report)
+            }
+        }
+    }
+
+    fn refuse(&mut self, program: &str, reason: &str, report: &mut Report<'_>) -> Answer {
+        self.counts.refused += 1;
+        report(ToolEvent::Refused { program, reason });
+        Answer::Error(io::Error::from_raw_os_error(NOT_IN_USER_SPACE))
+    }
+
+    /// Detaches programs that the tool has let go, and those of processes that ended.
+    pub(super) fn end_what_is_over(&mut self) -> Result<()> {
+        let mut events: HashMap<i32, BTreeSet<u64>> = HashMap::new();
+        let callers = &self.callers;
+        let mut is_held = |holder: &Holder| match *holder {
+            Holder::Link(id) => decoy::is_there(id),
+            Holder::Event(id, pid) => {
+                let held = events.entry(pid).or_insert_with(|| {
+                    let caller = callers.values().find(|caller| caller.pid == pid);
+                    let files = caller.map(|caller| caller.files("anon_inode:[perf_event]"));
+                    files.iter().flatten().filter_map(decoy::id).collect()
+                });
+                held.contains(&id)
+            }
+        };
+        let running = std::mem::take(&mut self.running);
+        let (held, left): (Vec<_>, Vec<_>) =
+            running.into_iter().partition(|one| is_held(&one.holder));
+        self.running = held;
+        left.into_iter().try_for_each(|one| self.end(one))?;
+        for index in 0..self.running.len() {
+            if self.running[index].whose == Whose::All {
+                let attached = std::mem::take(&mut self.running[index].attached);
+                let (over, there): (Vec<_>, Vec<_>) = attached
+                    .into_iter()
+                    .partition(|one| self.probes.is_over(one));
+                self.running[index].attached = there;
+                over.into_iter().try_for_each(|one| self.detach(one))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches a program from all processes, and counts what it did.
+    pub(super) fn end(&mut self, running: Running) -> Result<()> {
+        running
+            .attached
+            .into_iter()
+            .try_for_each(|one| self.detach(one))
+    }
+
+    fn detach(&mut self, attached: Attached) -> Result<()> {
+        for counts in self.probes.detach_counted(attached)? {
+            self.counts.hits += counts.hits;
+            self.counts.missed += counts.missed;
+        }
+        Ok(())
+    }
+}
