@@ -76,8 +76,8 @@ fn short_entrances(file: &object::File<'_>, function: &Range<u64>) -> Vec<u64> {
     found
 }
 
-/// Bytes of code in the file; `None` where some are not there.
-fn code<'a>(file: &object::File<'a>, wanted: Range<u64>) -> Option<&'a [u8]> {
+/// Bytes of code in the file; `None` where there are none.
+pub(super) fn code<'a>(file: &object::File<'a>, wanted: Range<u64>) -> Option<&'a [u8]> {
     let mut sections = file.sections();
     let section = sections.find(|one| span(one.address(), one.size()).contains(&wanted.start))?;
     let length = wanted.end.checked_sub(wanted.start)?;
