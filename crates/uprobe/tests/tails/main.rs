@@ -2,8 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/compile.rs"]
+mod compile;
 mod counted;
 mod held;
+mod object;
 mod refused;
 
 use bpfcost_uprobe::process::{
