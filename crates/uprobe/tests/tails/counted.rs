@@ -173,3 +173,28 @@ fn a_full_table_misses_calls_and_later_probes_use_it_again() {
     assert_eq!(counts[0], counts[1]);
     assert_eq!(counts[0], counts[2]);
 }
+
+#[test]
+fn several_programs_and_names_share_a_jump() {
+    let mut tails = Tails::start(&["-fno-builtin"]);
+    let mut runtime = Runtime::open(tails.process.pid()).unwrap();
+    let program = tails.summing(&mut runtime);
+    let counted = tails.process.address(0) + 8;
+    let count = program::count(&mut runtime, counted);
+    // One function, by two names.
+    let both = ["memalign", "aligned_alloc"].map(|name| tails.library(name));
+    let first = attach(&mut runtime, &both.each_ref(), program);
+    let second = attach(&mut runtime, &[&both[0]], count);
+    let (calls, results) = tails.call("alloc memalign 2 1000");
+    assert_eq!(only(&runtime.detach(second).unwrap()).hits, calls);
+    let more = tails.call("alloc aligned_alloc 2 500");
+    for hits in runtime.detach(first).unwrap() {
+        assert_eq!(
+            (hits.returns.hits, hits.returns.missed),
+            (calls + more.0, 0)
+        );
+    }
+    let results = results.wrapping_add(more.1);
+    assert_eq!(tails.take_sum(), results.wrapping_mul(2));
+    assert_eq!(tails.memory.read_u64(counted).unwrap(), calls);
+}

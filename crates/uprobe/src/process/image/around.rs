@@ -81,7 +81,7 @@ pub(super) fn code<'a>(file: &object::File<'a>, wanted: Range<u64>) -> Option<&'
     let mut sections = file.sections();
     let section = sections.find(|one| span(one.address(), one.size()).contains(&wanted.start))?;
     let length = wanted.end.checked_sub(wanted.start)?;
-    let left = section.address() + section.size() - wanted.start;
+    let left = span(section.address(), section.size()).end - wanted.start;
     section
         .data_range(wanted.start, length.min(left))
         .ok()

@@ -24,8 +24,9 @@ use std::{
     ops::Range,
 };
 
-/// Number of functions that are followed from one jump.
+/// Number of functions that are followed from one jump, and bytes of their code.
 const FUNCTIONS: usize = 500;
+const BYTES: u64 = 1 << 20;
 /// The symbol by which the file is glibc's C library, or has it inside.
 const FATAL: &str = "__libc_fatal";
 /// What else ends the process there.
@@ -71,6 +72,8 @@ enum Slot {
     Resolved,
 }
 
+/// A part of a function, and where the caller's stack begins there: so many bytes above a register.
+type Row = (Range<u64>, Register, i64);
 type Frame<'a> = FrameDescriptionEntry<EndianSlice<'a, LittleEndian>>;
 
 /// A file's code.
@@ -150,7 +153,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Where the caller's stack begins, from a register, in each part of a function. `None` where that is computed.
-    fn rows(&self, frame: &Frame<'a>) -> Option<Vec<(Range<u64>, Register, i64)>> {
+    fn rows(&self, frame: &Frame<'a>) -> Option<Vec<Row>> {
         let mut context = UnwindContext::new();
         let mut rows = frame.rows(&self.section, &self.bases, &mut context).ok()?;
         let mut all = Vec::new();
@@ -191,8 +194,7 @@ impl<'a> Reach<'a> {
         let Some((frames, rows)) = frames.zip(rows) else {
             return Some(UNKNOWN);
         };
-        let mut rows = rows.iter();
-        let row = rows.find(|(range, ..)| range.contains(&jump.ip()));
+        let row = row(&rows, jump.ip());
         if row.map(|row| (row.1, row.2)) != Some((Register::RSP, 8)) {
             return Some(NO_FRAME);
         }
@@ -201,7 +203,7 @@ impl<'a> Reach<'a> {
             Ok(None) => return None,
             Err(reason) => return Some(reason),
         };
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut bytes) = (BTreeSet::new(), 0_u64);
         while let Some(address) = queue.pop() {
             if function.contains(&address) && address != function.start {
                 return Some(BACK);
@@ -212,7 +214,8 @@ impl<'a> Reach<'a> {
             if !seen.insert(frame.initial_address()) {
                 continue;
             }
-            if seen.len() > FUNCTIONS {
+            bytes = bytes.saturating_add(frame.len());
+            if seen.len() > FUNCTIONS || bytes > BYTES {
                 return Some(TOO_MUCH);
             }
             match self.callees(frames, &frame) {
@@ -233,8 +236,7 @@ impl<'a> Reach<'a> {
                 return Err(UNKNOWN);
             }
             let at = instruction.ip();
-            let row = rows.iter().find(|(range, ..)| range.contains(&at));
-            let &(_, register, offset) = row.ok_or(UNKNOWN)?;
+            let &(_, register, offset) = row(&rows, at).ok_or(UNKNOWN)?;
             let has_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
             if has_memory
                 && instruction.memory_base() == register
@@ -373,6 +375,13 @@ impl<'a> Reach<'a> {
     }
 }
 
+/// The row of an address. The rows of a function are in order.
+fn row(rows: &[Row], address: u64) -> Option<&Row> {
+    let next = rows.partition_point(|(range, ..)| range.start <= address);
+    let row = rows.get(next.checked_sub(1)?)?;
+    row.0.contains(&address).then_some(row)
+}
+
 /// The entries of the global offset table that the dynamic linker fills with functions.
 fn slots(file: &object::File<'_>) -> BTreeMap<u64, Slot> {
     let symbols = file.dynamic_symbol_table();
@@ -426,13 +435,13 @@ pub(super) fn tail_jumps(
     }
     let bias = function.address.wrapping_sub(address);
     let reach = Reach::new(image, file, bias);
-    let code = address..address + function.code.len() as u64;
+    let code = super::span(address, function.code.len() as u64);
     jumps
         .into_iter()
         .map(|at| {
             // Decoded at the file's address, as all that it leads to is.
             let from = at.wrapping_sub(bias);
-            let found = reach.decode(from..code.end.max(from + 1));
+            let found = reach.decode(from..code.end);
             let jump = found.and_then(|code| code.first().copied());
             TailJump {
                 address: at,
