@@ -38,9 +38,10 @@
 //! - Functions that leave by a jump to another one have no probe at their return where that one may throw, be unwound
 //!   through, or look at its caller, as far as its file shows (`process/image/reach.rs`); nor have functions too short
 //!   for both probes.
-//! - While such another one runs, its return address is replaced. A stack walk from there, in a signal handler or from outside,
-//!   ends at it. An exception that a signal handler throws then ends the process; a thread that is cancelled asynchronously
-//!   then leaves out the destructors of its callers.
+//! - While such another one runs, its return address is replaced. A stack walk by tables of unwinding, in a signal handler or
+//!   from outside, ends there; one by frame pointers has the stub's address in place of the caller's. An exception that a
+//!   signal handler throws then ends the process; a thread that is cancelled asynchronously then leaves out the
+//!   destructors of its callers.
 //! - Where functions that leave by jumps to each other do so in turns without end, or are called from more than some 1700
 //!   places, the rest of the calls is missed.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
