@@ -14,8 +14,8 @@
 use super::{Image, around};
 use crate::process::{memory::Memory, site};
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection as _,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice,
+    FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection as _,
 };
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, SymbolIndex, elf};
@@ -91,6 +91,8 @@ pub(super) struct Reach<'a> {
 
 struct Frames<'a> {
     section: EhFrame<EndianSlice<'a, LittleEndian>>,
+    /// The address of the section.
+    start: u64,
     bases: BaseAddresses,
     index: Index<'a>,
 }
@@ -132,6 +134,7 @@ impl<'a> Frames<'a> {
         };
         Some(Frames {
             section: section_of_frames,
+            start: frames_at,
             bases,
             index,
         })
@@ -140,10 +143,13 @@ impl<'a> Frames<'a> {
     fn at(&self, address: u64) -> Option<Frame<'a>> {
         match &self.index {
             Index::Header(header) => {
-                let (table, find) = (header.table()?, EhFrame::cie_from_offset);
-                table
-                    .fde_for_address(&self.section, &self.bases, address, find)
-                    .ok()
+                let found = header.table()?.lookup(address, &self.bases).ok()?;
+                // A damaged file leads to before the frames.
+                let offset = found.direct().ok()?.checked_sub(self.start)?;
+                let offset = EhFrameOffset(usize::try_from(offset).ok()?);
+                let find = EhFrame::cie_from_offset;
+                let frame = self.section.fde_from_offset(&self.bases, offset, find);
+                frame.ok().filter(|frame| frame.contains(address))
             }
             Index::All(all) => {
                 let (_, frame) = all.range(..=address).next_back()?;
