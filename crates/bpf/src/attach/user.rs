@@ -209,6 +209,7 @@ impl Events for UserCalls {
             entrances: Vec::new(),
             // The routines are our own, and nothing leads into them.
             is_described: true,
+            tail_jumps: Vec::new(),
         };
         let place = Place {
             program: program.name,

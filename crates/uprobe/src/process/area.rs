@@ -41,6 +41,7 @@ const NAME: &[u8] = b"uprobe-areas\0";
 pub(super) const MAPPED: &str = "/memfd:uprobe-areas (deleted)";
 
 const NONE: u64 = libc::PROT_NONE as u64;
+const READ_EXECUTE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
 const NO_FILE: u64 = u64::MAX;
@@ -334,7 +335,7 @@ pub(super) fn take(pid: i32, file: i32) -> Result<OwnedFd> {
         .map_err(|error| Error::system("pidfd_getfd", error))
 }
 
-/// Memory for code, of which the process may execute but not write.
+/// Memory near an image: for code, which the process may execute but not write, or for data.
 #[derive(Debug)]
 pub(super) struct CodeArea {
     next: u64,
@@ -344,8 +345,16 @@ pub(super) struct CodeArea {
 impl CodeArea {
     /// Makes one of at least so many bytes that jumps from and to an address reach.
     pub(super) fn create(session: &Session, pid: i32, near: u64, size: u64) -> Result<Self> {
+        Self::map(session, pid, near, size, READ_EXECUTE)
+    }
+
+    /// Makes one for data, which the process may write but not execute.
+    pub(super) fn create_data(session: &Session, pid: i32, near: u64) -> Result<Self> {
+        Self::map(session, pid, near, 0, READ_WRITE)
+    }
+
+    fn map(session: &Session, pid: i32, near: u64, size: u64, access: u64) -> Result<Self> {
         let size = size.next_multiple_of(CODE).max(CODE);
-        let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
         for start in gaps(&mappings(pid)?, near, size) {
             match session.call(

@@ -136,6 +136,9 @@ impl Runtime {
             probes: vec![Slots::default(); probes.len()],
         };
         let plan = plan(probes)?;
+        if let Some(tail) = plan.iter().find(|planned| planned.site.is_tail) {
+            super::tail::check_shadow_stacks(self.pid, &tail.site)?;
+        }
         for planned in &plan {
             self.place(&planned.site)?;
         }

@@ -1,6 +1,7 @@
 //! An executable file in a process: from a symbol to its code in the file, and to its address in memory.
 
 mod around;
+mod reach;
 mod usdt;
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use object::{
     Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolFlags, SymbolKind, elf,
 };
+pub use reach::TailJump;
 use std::{
     fs::{self, File},
     io::{self, Read as _},
@@ -56,6 +58,8 @@ pub struct Function {
     /// write. Other code may be entered anywhere by computed jumps, and have arguments in flags: it is refused, unless the
     /// caller knows better and sets this.
     pub is_described: bool,
+    /// Jumps to other functions by which it leaves. One that is not here has no probe at its return.
+    pub tail_jumps: Vec<TailJump>,
 }
 
 impl Image {
@@ -316,7 +320,7 @@ impl Image {
             let entrances = around::entrances(file, code.clone());
             (entrances, around::is_described(file, address))
         };
-        Ok(Function {
+        let mut function = Function {
             name: name.to_owned(),
             address: here,
             code: bytes(address, code.end).ok_or_else(outside)?,
@@ -324,7 +328,10 @@ impl Image {
             is_go,
             entrances: entrances.iter().map(|one| one - address + here).collect(),
             is_described,
-        })
+            tail_jumps: Vec::new(),
+        };
+        function.tail_jumps = reach::tail_jumps(self, file, &function, address);
+        Ok(function)
     }
 
     /// A function of Go by its place in the file, for programs without symbols: Go's own table of functions has it.
@@ -343,6 +350,7 @@ impl Image {
             // Go's functions are entered at their beginning.
             entrances: Vec::new(),
             is_described: true,
+            tail_jumps: Vec::new(),
         })
     }
 

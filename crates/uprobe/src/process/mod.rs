@@ -35,7 +35,15 @@
 //!   wrong values.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
-//! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
+//! - Functions that leave by a jump to another one have no probe at their return where that one may throw, be unwound
+//!   through, or look at its caller, as far as its file shows (`process/image/reach.rs`); nor have functions too short
+//!   for both probes.
+//! - While such another one runs, its return address is replaced. A stack walk by tables of unwinding, in a signal handler or
+//!   from outside, ends there; one by frame pointers has the stub's address in place of the caller's. An exception that a
+//!   signal handler throws then ends the process; a thread that is cancelled asynchronously then leaves out the
+//!   destructors of its callers.
+//! - Where functions that leave by jumps to each other do so in turns without end, or are called from more than some 1700
+//!   places, the rest of the calls is missed.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
 //!   may before a RET.
 //! - In between, Go functions are probed at instructions of 5 bytes and more, behind the test of the stack's limit, that
@@ -86,6 +94,7 @@ mod start_point;
 mod starts;
 mod stopped;
 mod support;
+mod tail;
 mod threads;
 mod tracer;
 mod trampoline;
@@ -97,7 +106,7 @@ pub use child::Child;
 pub(crate) use child::this_process;
 pub use error::{Error, Result};
 pub(crate) use identity::Holders;
-pub use image::{Function, Image, UsdtSite};
+pub use image::{Function, Image, TailJump, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;

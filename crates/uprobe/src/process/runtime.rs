@@ -17,7 +17,7 @@ use super::{
     session::Session,
     site::{JUMP, Site, When},
     tracer::Tracer,
-    trampoline::{Context, Trampoline},
+    trampoline::{Context, Role, Trampoline},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -77,6 +77,8 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
+    /// Memory near code for what the process writes there.
+    pub(super) data: Vec<CodeArea>,
     /// Bytes that are still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
@@ -184,6 +186,7 @@ impl Runtime {
             tracer,
             areas,
             code: vec![code],
+            data: Vec::new(),
             pending: Vec::new(),
             known: HashMap::new(),
             backs: BTreeSet::new(),
@@ -303,7 +306,7 @@ impl Runtime {
     }
 
     /// Memory for so many bytes of code, which jumps from an address reach; made where there is none.
-    fn code_area(
+    pub(super) fn code_area(
         &mut self,
         session: Option<&Session>,
         near: Option<u64>,
@@ -351,15 +354,13 @@ impl Runtime {
                 // The kernel's bpf_get_func_ip returns the uprobe's address.
                 When::Inside => site.probed(),
             },
+            role: Role::Probe,
         };
-        let area = self.code_area(None, Some(site.address), TRAMPOLINE)?;
-        let at = area.next();
-        let trampoline = Trampoline::assemble(at, site, context)?;
-        let length = trampoline.bytes.len();
-        check_length(&site.function, length, TRAMPOLINE as usize)?;
-        area.take(length as u64);
-        let (address, bytes) = (at, trampoline.bytes);
-        self.pending.push(Write { address, bytes });
+        let (at, trampoline) = if site.is_tail {
+            self.tail(site, context)?
+        } else {
+            self.assemble(site.address, site, context)?
+        };
         let known = Known {
             site: site.clone(),
             key,
@@ -372,6 +373,23 @@ impl Runtime {
             .extend(trampoline.back.map(|back| (site.end(), back)));
         self.known.insert((site.probed(), site.when), known.clone());
         Ok(known)
+    }
+
+    /// Makes a trampoline that is in reach of an address. Returns where it begins, too.
+    pub(super) fn assemble(
+        &mut self,
+        near: u64,
+        site: &Site,
+        context: Context,
+    ) -> Result<(u64, Trampoline)> {
+        let area = self.code_area(None, Some(near), TRAMPOLINE)?;
+        let address = area.next();
+        let trampoline = Trampoline::assemble(address, site, context)?;
+        let bytes = trampoline.bytes.clone();
+        check_length(&site.function, bytes.len(), TRAMPOLINE as usize)?;
+        area.take(bytes.len() as u64);
+        self.pending.push(Write { address, bytes });
+        Ok((address, trampoline))
     }
 
     /// The first slot of a function's entry or returns, or of an instruction, that is free; another one where none is.

@@ -1,16 +1,18 @@
-//! Places for a jump in a function: over its first bytes, over its RETs, and over other instructions.
+//! Places for a jump in a function: over its first bytes, over its RETs and the jumps by which it leaves to other functions,
+//! and over other instructions.
 //!
 //! A jump takes 5 bytes. The instructions that it overwrites are executed elsewhere, so no branch may lead into
 //! them, and no return address may: a CALL is among them only as the last.
 
 mod decoded;
+mod tail;
 
 use super::{
     error::{Error, Result},
     image::Function,
 };
 use decoded::Decoded;
-use iced_x86::{Code, FlowControl, Instruction, Mnemonic, Register};
+use iced_x86::{Code, FlowControl, Instruction, MemoryOperand, Mnemonic, Register};
 
 /// The bytes of `jmp rel32`.
 pub(super) const JUMP: usize = 5;
@@ -20,7 +22,8 @@ pub(super) const JUMP: usize = 5;
 pub enum When {
     /// Before the first instruction.
     Entry,
-    /// Before a RET. The program's registers are those of the caller, as a kernel's uretprobe has them.
+    /// Before a RET, or the RET of a function that this one leaves to by a jump. The program's registers are those of the
+    /// caller, as a kernel's uretprobe has them.
     Return,
     /// Before another instruction, or before a RET with the registers as they are there.
     Inside,
@@ -39,6 +42,8 @@ pub struct Site {
     pub original: [u8; JUMP],
     /// True if the function is Go's.
     pub is_go: bool,
+    /// True if it leaves there by a jump to another function: the last of the instructions.
+    pub(super) is_tail: bool,
     /// The instructions that it replaces, at least partly.
     pub(super) instructions: Vec<Instruction>,
     /// Which of them the program runs before. For a RET, it is the last.
@@ -48,7 +53,7 @@ pub struct Site {
 /// The places where a function returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returns {
-    /// The RETs that can be probed.
+    /// The RETs, and the jumps to other functions, that can be probed.
     pub sites: Vec<Site>,
     /// Offsets in the function at which it returns unseen, and why.
     pub unseen: Vec<(u64, &'static str)>,
@@ -117,9 +122,10 @@ impl Site {
                     Err(reason) => returns.unseen.push((offset, reason)),
                 }
             } else if decoded.is_tail_jump(index) {
-                returns
-                    .unseen
-                    .push((offset, "it leaves by a jump to another function"));
+                match decoded.before_tail_jump(index) {
+                    Ok(site) => returns.sites.push(site),
+                    Err(reason) => returns.unseen.push((offset, reason)),
+                }
             }
         }
         if returns.sites.is_empty() {
@@ -134,6 +140,25 @@ impl Site {
         self.instructions
             .get(self.probed)
             .map_or(self.address, Instruction::ip)
+    }
+
+    /// The return from the function that this one leaves to, as a place of its own: nothing is replaced there. It is done by
+    /// a jump. The processor has already taken the caller from its stack of return addresses, when that function ended by
+    /// a RET; another one would have it predict all further returns wrong.
+    pub(super) fn returning(&self) -> Self {
+        let below = MemoryOperand::with_base_displ(Register::RSP, -8);
+        let above = MemoryOperand::with_base_displ(Register::RSP, 8);
+        let pop = Instruction::with2(Code::Lea_r64_m, Register::RSP, above);
+        let jump = Instruction::with1(Code::Jmp_rm64, below);
+        Site {
+            is_tail: false,
+            instructions: vec![
+                pop.expect("it is encodable"),
+                jump.expect("it is encodable"),
+            ],
+            probed: 0,
+            ..self.clone()
+        }
     }
 
     /// Returns what its counts are for: a function's entry, all of its returns, or one instruction.
@@ -197,6 +222,16 @@ impl Returns {
             }
         }
     }
+}
+
+/// The addresses of a function's jumps to others. None where its code can't be decoded.
+pub(super) fn tail_jumps(function: &Function) -> Vec<u64> {
+    let Ok(decoded) = Decoded::new(function) else {
+        return Vec::new();
+    };
+    let all = 0..decoded.instructions.len();
+    let tail = all.filter(|&index| decoded.is_tail_jump(index));
+    tail.map(|index| decoded.instructions[index].ip()).collect()
 }
 
 /// Returns whether an instruction is a CALL.

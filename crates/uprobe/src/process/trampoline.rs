@@ -17,11 +17,14 @@
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area that is certainly the
 //! thread's own ([`super::identity`]), the program is not run and the slot's second number counts it.
 //!
+//! A function that leaves by a jump to another one is probed when that one returns (`trampoline/tail.rs`).
+//!
 //! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data,
 //! and, while all threads are stopped, for the jump back to the function ([`Trampoline::back`]).
 
 mod child;
 mod identity;
+mod tail;
 
 use super::{
     error::{Error, Result},
@@ -39,6 +42,7 @@ use iced_x86::{
         registers::*,
     },
 };
+pub(super) use tail::{Condition, ENTRIES, KEY, STUB, Table};
 
 /// The flags of user space that pt_regs holds: interrupts are on, and one bit is always set.
 const RFLAGS: i32 = 0x202;
@@ -78,6 +82,18 @@ pub(super) struct Context {
     pub(super) slot: u64,
     /// The result of `bpf_get_func_ip`.
     pub(super) function: u64,
+    pub(super) role: Role,
+}
+
+/// Purpose of a trampoline.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Role {
+    /// It runs the program at the site.
+    Probe,
+    /// It has the function that the site jumps to return through this table.
+    Replace(Table),
+    /// It runs the program when that function returns, as long as the probe is there.
+    Returned(Condition),
 }
 
 impl Trampoline {
@@ -169,6 +185,9 @@ impl<'a> Assembly<'a> {
         self.a.dq(&[self.site.end()])?;
         self.a.set_label(&mut self.block)?;
         self.a.dq(&[self.context.layout.control(0)])?;
+        if let Role::Replace(table) = self.context.role {
+            return self.write_tail(table);
+        }
         let instructions = self.site.instructions.clone();
         let (before, after) = instructions.split_at(self.site.probed);
         self.write_moved(before)?;
@@ -236,6 +255,9 @@ impl<'a> Assembly<'a> {
             a.push(s)?
         } else {
             a.zero_bytes()?
+        }
+        if let Role::Returned(condition) = self.context.role {
+            self.write_condition(condition)?;
         }
         self.write_check()?;
         let a = &mut self.a;

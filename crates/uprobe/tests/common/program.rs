@@ -52,6 +52,20 @@ pub(crate) fn wild(runtime: &mut Runtime) -> Program {
     })
 }
 
+/// Adds the function's result to the number at an address, then changes what a C function may change.
+pub(crate) fn sum_results(runtime: &mut Runtime, at: u64) -> Program {
+    load(runtime, |a| {
+        a.mov(rax, qword_ptr(rdi + 80)).unwrap();
+        a.mov(rcx, at).unwrap();
+        a.lock().add(qword_ptr(rcx), rax).unwrap();
+        for register in [rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11] {
+            a.mov(register, 0x5a5a_5a5a_5a5a_5a5a_u64).unwrap();
+        }
+        a.stc().unwrap();
+        a.ret().unwrap();
+    })
+}
+
 /// Writes to all of the stacks of an area, and on.
 pub(crate) fn deep(runtime: &mut Runtime) -> Program {
     load(runtime, |a| {

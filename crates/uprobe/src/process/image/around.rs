@@ -76,12 +76,12 @@ fn short_entrances(file: &object::File<'_>, function: &Range<u64>) -> Vec<u64> {
     found
 }
 
-/// Bytes of code in the file; `None` where some are not there.
-fn code<'a>(file: &object::File<'a>, wanted: Range<u64>) -> Option<&'a [u8]> {
+/// Bytes of code in the file; `None` where there are none.
+pub(super) fn code<'a>(file: &object::File<'a>, wanted: Range<u64>) -> Option<&'a [u8]> {
     let mut sections = file.sections();
     let section = sections.find(|one| span(one.address(), one.size()).contains(&wanted.start))?;
     let length = wanted.end.checked_sub(wanted.start)?;
-    let left = section.address() + section.size() - wanted.start;
+    let left = span(section.address(), section.size()).end - wanted.start;
     section
         .data_range(wanted.start, length.min(left))
         .ok()

@@ -17,7 +17,7 @@ const GOROUTINE: Register = Register::R14;
 const GO_STACK: [Register; 3] = [Register::RSP, Register::R12, Register::R13];
 
 pub(super) struct Decoded<'a> {
-    function: &'a Function,
+    pub(super) function: &'a Function,
     pub(super) instructions: Vec<Instruction>,
     /// Targets of its branches, and of others that lead into it, by ascending address.
     targets: Vec<u64>,
@@ -124,7 +124,7 @@ impl<'a> Decoded<'a> {
     }
 
     /// Returns whether a branch leads to an address from `start` on, and before `end`.
-    fn is_target(&self, start: u64, end: u64) -> bool {
+    pub(super) fn is_target(&self, start: u64, end: u64) -> bool {
         let first = self.targets.partition_point(|&target| target < start);
         self.targets.get(first).is_some_and(|&target| target < end)
     }
@@ -275,6 +275,7 @@ impl<'a> Decoded<'a> {
             address,
             original,
             is_go,
+            is_tail: false,
             instructions,
             probed,
         }

@@ -1,6 +1,7 @@
 //! Code for which sites are found, and code that is refused.
 
 use super::*;
+use crate::process::image::TailJump;
 
 /// A function at 0x1000 with this code, and nops behind it.
 fn function(code: &[u8]) -> Function {
@@ -13,6 +14,7 @@ fn function(code: &[u8]) -> Function {
         is_go: false,
         entrances: Vec::new(),
         is_described: true,
+        tail_jumps: Vec::new(),
     }
 }
 
@@ -121,6 +123,44 @@ fn returns_that_no_jump_fits_are_named() {
     // jmp rax; ret
     let indirect = Site::returns(&function(&[0xff, 0xe0, 0xc3])).unwrap();
     assert_eq!(indirect.unseen.len(), 1);
+}
+
+#[test]
+fn a_jump_to_another_function_has_a_place_if_nothing_is_in_the_way() {
+    let known = |code: &[u8], offset: u64, obstacle| {
+        let mut function = function(code);
+        let address = 0x1000 + offset;
+        function.tail_jumps = vec![TailJump { address, obstacle }];
+        Site::returns(&function)
+    };
+    // test edi, edi; jne 0x2000; ret
+    let conditional = [0x85, 0xff, 0x0f, 0x85, 0xf8, 0x0f, 0x00, 0x00, 0xc3];
+    let sites = known(&conditional, 2, None).unwrap().sites;
+    let places = |sites: &[Site]| -> Vec<(u64, usize, bool)> {
+        let place = |one: &Site| (one.address, one.probed, one.is_tail);
+        sites.iter().map(place).collect()
+    };
+    assert_eq!(places(&sites), [(0x1002, 0, true), (0x1008, 0, false)]);
+    let refused = known(&conditional, 2, Some("it may throw")).unwrap();
+    assert_eq!(refused.unseen, [(2, "it may throw")]);
+    // xor eax, eax; inc edi; jmp to 0x1050: 2 bytes, and 8 of padding behind.
+    let short = [0x31, 0xc0, 0xff, 0xc7, 0xeb, 0x4a];
+    assert_eq!(
+        places(&known(&short, 4, None).unwrap().sites),
+        [(0x1004, 0, true)]
+    );
+    // The same, and more code behind it: the instructions before are replaced too.
+    let squeezed = [&short[..], &[0x55, 0x5d, 0xeb, 0xf6]].concat();
+    assert_eq!(
+        places(&known(&squeezed, 4, None).unwrap().sites),
+        [(0x1000, 2, true)]
+    );
+    // js to 0x1050 goes on behind.
+    let brief = [0x31, 0xc0, 0xff, 0xc7, 0x78, 0x4a, 0xc3];
+    assert_eq!(
+        known(&brief, 4, None).unwrap().unseen,
+        [(4, "the jump by which it leaves has less room than 5 bytes")]
+    );
 }
 
 /// cmp edi, esi; nop; jle +2; inc edi; mov eax, edi; call to +0x20; xor ecx, ecx; jne back to the mov; ret

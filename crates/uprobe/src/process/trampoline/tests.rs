@@ -1,7 +1,7 @@
 //! A walk over the machine code with a decoder.
 
 use super::*;
-use crate::process::image::Function;
+use crate::process::image::{Function, TailJump};
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, OpKind, Register};
 
 const ADDRESS: u64 = 0x7000_0000;
@@ -33,6 +33,7 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             is_go,
             entrances: Vec::new(),
             is_described: true,
+            tail_jumps: Vec::new(),
         };
         let mut sites = vec![
             Site::entry(&function).unwrap(),
@@ -55,6 +56,7 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
                 proof: PROOF,
                 slot: 7,
                 function: function.address,
+                role: Role::Probe,
             };
             let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
             all.push((site, trampoline));
@@ -233,6 +235,7 @@ fn a_moved_call_returns_to_the_function() {
         is_go: false,
         entrances: Vec::new(),
         is_described: true,
+        tail_jumps: Vec::new(),
     };
     let site = Site::entry(&function).unwrap();
     let context = Context {
@@ -240,6 +243,7 @@ fn a_moved_call_returns_to_the_function() {
         proof: PROOF,
         slot: 0,
         function: 0,
+        role: Role::Probe,
     };
     let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
     assert_eq!(trampoline.bytes[16..24], 0x7100_0009_u64.to_le_bytes());
@@ -251,4 +255,76 @@ fn a_moved_call_returns_to_the_function() {
     assert_eq!(moved[1].code(), Code::Push_rm64);
     assert_eq!(moved[1].memory_displacement64(), ADDRESS + 16);
     assert_eq!(moved[2].near_branch_target(), 0x7100_0020);
+}
+
+#[test]
+fn a_jump_to_another_function_changes_its_return_address_alone() {
+    // mov eax, 1; jne or jmp to 0x7200_0000
+    for jump in [&[0x0f, 0x85][..], &[0xe9]] {
+        let mut code = [&[0xb8, 1, 0, 0, 0][..], jump].concat();
+        let distance = 0x0100_0000 - code.len() as i32 - 4;
+        code.extend(distance.to_le_bytes());
+        code.push(0xc3);
+        let address = 0x7100_0005;
+        let obstacle = None;
+        let function = Function {
+            name: "f".to_owned(),
+            address: 0x7100_0000,
+            code,
+            padding: vec![0x90; 8],
+            is_go: false,
+            entrances: Vec::new(),
+            is_described: true,
+            tail_jumps: vec![TailJump { address, obstacle }],
+        };
+        let site = Site::returns(&function).unwrap().sites.remove(0);
+        let table = Table {
+            keys: 0x7300_0000,
+            stubs: 0x7400_0000,
+        };
+        let context = Context {
+            layout: LAYOUT,
+            proof: PROOF,
+            slot: 7,
+            function: function.address,
+            role: Role::Replace(table),
+        };
+        let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
+        let mut factory = InstructionInfoFactory::new();
+        let (mut pushed, mut popped, mut written) = (Vec::new(), Vec::new(), Vec::new());
+        let code = decode(&trampoline);
+        for one in code.iter().filter(|one| trampoline.own.contains(&one.ip())) {
+            let info = factory.info(one);
+            let registers = info.used_registers().iter();
+            assert!(
+                !registers
+                    .map(|used| used.register())
+                    .any(Register::is_vector_register)
+            );
+            match one.code() {
+                Code::Push_r64 => pushed.push(one.op0_register()),
+                Code::Pop_r64 => popped.insert(0, one.op0_register()),
+                Code::Mov_rm64_r64 if one.memory_base() == Register::RSP => {
+                    written.push(one.memory_displacement64());
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(pushed, popped);
+        // Behind what was pushed is the return address.
+        assert_eq!(written, [8 * pushed.len() as u64]);
+        let last = code
+            .iter()
+            .find(|one| one.ip() == trampoline.own.end)
+            .unwrap();
+        assert_eq!(last.code(), Code::Jmp_rel32_64);
+        assert_eq!(last.near_branch_target(), 0x7200_0000);
+        assert_eq!(trampoline.back.is_some(), jump.len() == 2);
+        if let Some(back) = trampoline.back {
+            let back = code.iter().find(|one| one.ip() == back).unwrap();
+            assert_eq!(back.near_branch_target(), site.end());
+            // Flags are as they were before it.
+            assert_eq!(code[0].code(), Code::Jne_rel8_64);
+        }
+    }
 }
