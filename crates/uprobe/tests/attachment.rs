@@ -363,3 +363,25 @@ fn code_without_room_is_an_error() {
     assert!(error.contains("needs 9 bytes"), "{error}");
     runtime.load(8, |_| Ok::<_, Error>(vec![0xc3; 8])).unwrap();
 }
+
+/// Also where the program's addresses leave no other room near it: those of a process that are not chosen at random.
+#[test]
+fn the_heap_can_grow_beside_code() {
+    let heap = Binary::compile("heap.c", &[]);
+    let mut process = heap.start_by(&["setarch", "-R"], &[]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let image = Image::of_program(process.pid()).unwrap();
+    let work = image.function("work").unwrap();
+    let empty = program::empty(&mut runtime);
+    let probe = Probe {
+        function: &work,
+        entry: Some(empty),
+        returns: None,
+        inside: &[],
+    };
+    let attachment = runtime.attach(&[probe]).unwrap();
+    process.send("grow");
+    assert_eq!(process.line(), "1");
+    let hits = runtime.detach(attachment).unwrap();
+    assert_eq!(hits[0].entry.hits, 1);
+}

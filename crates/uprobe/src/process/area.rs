@@ -5,6 +5,8 @@
     reason = "memory is mapped, and its numbers are read while others write them"
 )]
 
+mod gaps;
+
 use super::{
     children::Children,
     error::{Error, Result},
@@ -32,10 +34,6 @@ use std::{
 const REACH: u64 = (1 << 31) - (16 << 20);
 /// The bytes of code that are made at a time.
 const CODE: u64 = 256 << 10;
-/// Free bytes beside other mappings, if there is room: stacks and heaps grow.
-const DISTANCE: u64 = 64 << 10;
-/// The lowest address that the kernel lets programs map.
-const LOWEST: u64 = 64 << 10;
 /// The name of the shared memory in `/proc/PID/maps`.
 const NAME: &[u8] = b"uprobe-areas\0";
 pub(super) const MAPPED: &str = "/memfd:uprobe-areas (deleted)";
@@ -356,7 +354,7 @@ impl CodeArea {
     fn map(session: &Session, pid: i32, near: u64, size: u64, access: u64) -> Result<Self> {
         let size = size.next_multiple_of(CODE).max(CODE);
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
-        for start in gaps(&mappings(pid)?, near, size) {
+        for start in gaps::near(pid, near, size)? {
             match session.call(
                 "mmap",
                 libc::SYS_mmap,
@@ -397,83 +395,5 @@ impl CodeArea {
         let at = self.next;
         self.next = (at + size).next_multiple_of(64);
         at
-    }
-}
-
-/// Returns where so many bytes are free that jumps from an address reach, the nearest first.
-fn gaps(all: &[Mapping], near: u64, size: u64) -> Vec<u64> {
-    let (lowest, highest) = (
-        near.saturating_sub(REACH).max(LOWEST),
-        near.saturating_add(REACH),
-    );
-    let ends = std::iter::once((0, "")).chain(
-        all.iter()
-            .map(|mapping| (mapping.end, mapping.name.as_str())),
-    );
-    let starts = all.iter().map(|mapping| mapping.start);
-    let mut found: Vec<u64> = ends
-        .zip(starts)
-        .filter_map(|((end, before), start)| {
-            let (from, to) = (end.max(lowest), start.min(highest));
-            let room = to.checked_sub(from)?.checked_sub(size)?;
-            let distance = if room >= 2 * DISTANCE { DISTANCE } else { 0 };
-            // As far from a heap as it can be: it grows towards here.
-            Some(if start <= near || before == "[heap]" {
-                to - size - distance
-            } else {
-                from + distance
-            })
-        })
-        .collect();
-    found.sort_by_key(|start| start.abs_diff(near));
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mapping(start: u64, end: u64, name: &str) -> Mapping {
-        Mapping {
-            start,
-            end,
-            permissions: "r-xp".into(),
-            offset: 0,
-            device: "00:00".into(),
-            inode: 0,
-            name: name.into(),
-        }
-    }
-
-    #[test]
-    fn the_nearest_gap_comes_first_and_none_out_of_reach() {
-        let all = [
-            mapping(0x40_0000, 0x50_0000, "/a"),
-            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
-        ];
-        let found = gaps(&all, 0x41_0000, CODE);
-        assert_eq!(found[0], 0x40_0000 - CODE - DISTANCE);
-        assert_eq!(found[1], 0x50_0000 + DISTANCE);
-        assert!(found.iter().all(|start| start.abs_diff(0x41_0000) < REACH));
-    }
-
-    #[test]
-    fn a_heap_keeps_room_to_grow() {
-        let all = [
-            mapping(0x1_0000, 0x50_0000, "/a"),
-            mapping(0x50_0000, 0x60_0000, "[heap]"),
-            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
-        ];
-        let found = gaps(&all, 0x41_0000, CODE);
-        assert_eq!(found, [0x41_0000 + REACH - CODE - DISTANCE]);
-    }
-
-    #[test]
-    fn a_gap_that_is_too_small_is_none() {
-        let all = [
-            mapping(0x1_0000, 0x50_0000, "/a"),
-            mapping(0x50_1000, 0x50_0000_0000, "/b"),
-        ];
-        assert!(gaps(&all, 0x41_0000, CODE).is_empty());
     }
 }
