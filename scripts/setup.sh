@@ -45,6 +45,7 @@ test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
 test curl             queries the Go server of l7-go in a test
 test libxdp1          its XDP programs, which a test times
+test libbpf-tools     tracing tools that tests run with their programs in user space
 test python3-pytest   runs the example of the wrapper for Python
 test bpftrace         a tracer whose cost a test measures
 test chromium         renders the HTML report in its test

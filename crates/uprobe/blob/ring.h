@@ -101,8 +101,8 @@ QUIET s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes,
 }
 
 /* An array of perf buffers, one for each CPU in the kernel, is one ring here: the choice of the CPU is left to the reader. */
-QUIET s64 bpf_perf_event_output(const struct context *context, const struct map *map, u64 flags, const void *data,
-				u64 bytes)
+QUIET s64 bpf_perf_event_output(const struct context *context, const struct map *map, u64 flags,
+				const void *data, u64 bytes)
 {
 	if (flags >> 32)
 		return -EINVAL;

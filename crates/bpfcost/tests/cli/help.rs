@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::tool::Tool;
 
 /// The commands that people type; the first is the program itself.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "",
     "check",
     "list",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 18] = [
     "overhead",
     "program",
     "probe",
+    "user",
     "top",
     "stack",
     "compare",

@@ -8,12 +8,12 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-#define MAP(name, kind, entries, value_type)            \
-	struct {                                        \
-		__uint(type, BPF_MAP_TYPE_##kind);      \
-		__uint(max_entries, entries);           \
-		__type(key, __u32);                     \
-		__type(value, value_type);              \
+#define MAP(name, kind, entries, value_type)       \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_##kind); \
+		__uint(max_entries, entries);      \
+		__type(key, __u32);                \
+		__type(value, value_type);         \
 	} name SEC(".maps")
 
 /* By the remainder of the argument. */
