@@ -32,18 +32,18 @@ const SIGNALLED: i32 = 128;
 
 /// Run a tracing tool with its uprobe programs in user space
 ///
-/// The tool runs as it is: one of bcc or libbpf-tools, bpftrace, or your own. Its programs at uprobes, uretprobes and USDT
+/// The tool runs as it is: one of libbpf-tools, bpftrace, or your own. Its programs at uprobes, uretprobes and USDT
 /// sites run inside the process that it probes, without the kernel's trap; its programs elsewhere run in the kernel. The tool
 /// prints what it always does. What can't run in user space fails, with the reason: never silently in the kernel. The exit
 /// code is the tool's. Nothing is measured. Needs root, and Linux 5.19.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "bpfcost user [--only PID] -- TOOL [ARGUMENT]...",
+    override_usage = "bpfcost user [OPTIONS] -- TOOL [ARGUMENT]...",
     after_help = "\
 Examples:
   bpfcost user -- memleak -p 4711                        leaks of a process
   bpfcost user -- gethostlatency -p 4711
-  bpfcost user --only 4711 -- bpftrace -e 'uprobe:/lib/x86_64-linux-gnu/libc.so.6:malloc { printf(\"%d\\n\", arg0); }'"
+  bpfcost user --only 4711 -- bpftrace calls.bt          a script of uprobes"
 )]
 pub(super) struct Args {
     /// Probe this process alone where the tool asks for all processes, as bpftrace does
