@@ -32,6 +32,8 @@ const PLAIN_START: Duration = Duration::from_secs(1);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tools that are known to do without BPF programs.
 const WITHOUT_BPF: [&str; 5] = ["gdb", "ltrace", "perf", "strace", "tcpdump"];
+/// Beginning of the line with which `bpfcost user` ends.
+const IN_USER_SPACE: &str = "In user space: ";
 /// Sysctls that tools are known to change, and not always to put back.
 const SETTINGS: [&str; 3] = [
     "kernel.bpf_stats_enabled",
@@ -48,11 +50,21 @@ exec sh -c "$1"
 #[derive(Debug)]
 pub(super) struct Tool {
     command: String,
-    /// True for a tool without BPF programs.
-    plain: bool,
+    kind: Kind,
     running: Option<RunningTool>,
     /// Put back when it is gone.
     _settings: Vec<RestoreGuard>,
+}
+
+/// Kind of a tool, by its BPF programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// They run in the kernel.
+    Bpf,
+    /// Those at uprobes run in user space; `bpfcost user` says at its end how often.
+    UserSpace,
+    /// It has none.
+    Plain,
 }
 
 /// A tool that runs.
@@ -63,13 +75,17 @@ struct RunningTool {
 }
 
 impl Tool {
-    pub(super) fn new(command: &str, plain: bool) -> Result<Self> {
+    pub(super) fn new(command: &str, kind: Kind) -> Result<Self> {
         if !has_tracefs() {
             try_mounting(&["unshare", "--mount", "true"])?;
         }
+        let without = kind == Kind::Bpf && WITHOUT_BPF.contains(&program(command));
         Ok(Tool {
-            command: command.to_owned(),
-            plain: plain || WITHOUT_BPF.contains(&program(command)),
+            command: match kind {
+                Kind::UserSpace => format!("{{bpfcost}} user -- {command}"),
+                _ => command.to_owned(),
+            },
+            kind: if without { Kind::Plain } else { kind },
             running: None,
             _settings: RestoreGuard::of_settings(SETTINGS)?,
         })
@@ -83,7 +99,9 @@ impl Tool {
             self.alive(process)?;
             match programs {
                 Some(programs) => return Ok(programs),
-                None if self.plain && clock.wall() > PLAIN_START => return Ok(Vec::new()),
+                None if self.kind == Kind::Plain && clock.wall() > PLAIN_START => {
+                    return Ok(Vec::new());
+                }
                 None if !clock.exceeds(process.id(), LOAD_TIMEOUT) => {}
                 None => {
                     return Err(ChildFailed(format!(
@@ -122,7 +140,7 @@ impl Tool {
 impl Probe for Tool {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
         let command = context.fill(&self.command)?;
-        let mut loading = Loading::begin(self.plain);
+        let mut loading = Loading::begin(self.kind == Kind::Plain);
         let capture = Capture {
             search: Some(Search::Sum(lost()?)),
             ..Capture::default()
@@ -144,13 +162,24 @@ impl Probe for Tool {
         if running.process.end_within(EXIT_TIMEOUT).is_err() {
             running.process.stop(Signal::TERM);
         }
-        let lost = running.process.found();
+        let mut counts = WindowCounts {
+            lost: running.process.found(),
+            ..WindowCounts::default()
+        };
+        if self.kind == Kind::UserSpace {
+            let printed = running.process.tail();
+            let (hits, missed) = in_user_space(&printed).ok_or_else(|| {
+                ChildFailed(format!(
+                    "{} did not say what it did\n{printed}",
+                    self.command
+                ))
+            })?;
+            counts.hits = Some(hits);
+            counts.lost += missed;
+        }
         drop(running.process);
         freed(&programs);
-        Ok(WindowCounts {
-            lost,
-            ..WindowCounts::default()
-        })
+        Ok(counts)
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -165,7 +194,9 @@ impl Probe for Tool {
     }
 
     fn programs(&self) -> Vec<u32> {
+        // In the kernel, nothing hits those that run in user space.
         let running = self.running.as_ref();
+        let running = running.filter(|_| self.kind != Kind::UserSpace);
         running.map_or(Vec::new(), |running| {
             running.loading.programs_now(&running.process.pids())
         })
@@ -247,6 +278,20 @@ pub(super) fn there(command: &str) -> Result<()> {
     Ok(())
 }
 
+/// Runs and missed calls that `bpfcost user` says at the end of a tool.
+fn in_user_space(printed: &str) -> Option<(u64, u64)> {
+    let line = printed
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix(IN_USER_SPACE))?;
+    let number = |unit: &str| {
+        let mut parts = line.split(", ");
+        let digits = parts.find_map(|part| part.trim_end_matches('s').strip_suffix(unit))?;
+        digits.trim().replace(',', "").parse().ok()
+    };
+    Some((number("hit")?, number("missed")?))
+}
+
 /// Finds events that a tool says it has lost: bpftrace's `Lost 12 events`, bcc's `lost 12 samples`.
 fn lost() -> Result<Regex> {
     Ok(Regex::new(r"(?i)\blost (\d+) (?:events|samples)")?)
@@ -306,6 +351,17 @@ mod tests {
         ] {
             let told = there(command).expect_err(command).to_string();
             assert!(told.contains("there is no command"), "{told}");
+        }
+    }
+
+    #[test]
+    fn counts_of_user_space_are_found() {
+        let printed = "  @: 12 hits\n  In user space: 2 places, 4,000,001 hits, 1,007 missed, 3 programs refused\n";
+        assert_eq!(in_user_space(printed), Some((4_000_001, 1007)));
+        let printed = "In user space: 1 place, 1 hit, 0 missed";
+        assert_eq!(in_user_space(printed), Some((1, 0)));
+        for printed in ["", "In user space: 1 place", "1 hit, 0 missed"] {
+            assert_eq!(in_user_space(printed), None);
         }
     }
 

@@ -38,7 +38,7 @@ pub use spec::Spec;
 pub use stack_printer::{PrintedStacks, StackPrinter};
 pub use unit::{unit_group, unit_pids};
 
-use self::joined::JoinedProbes;
+use self::{command::Kind, joined::JoinedProbes};
 use bpfcost_model::Fault;
 use bpfcost_process::RunContext;
 
@@ -99,7 +99,9 @@ pub fn there(spec: &Spec) -> Result<()> {
             )
         }
         Spec::Unit(name) => bpfcost_process::restore::SavedState::of_unit(name).map(drop),
-        Spec::Command(command) | Spec::Process(command) => command::there(command),
+        Spec::Command(command) | Spec::UserTool(command) | Spec::Process(command) => {
+            command::there(command)
+        }
         _ => Ok(()),
     })
 }
@@ -148,8 +150,9 @@ pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
             Box::new(agent::Remote::start(agent, &arguments)?)
         }
         Spec::Unit(name) => Box::new(unit::SystemdUnit::open(name)?),
-        Spec::Command(command) => Box::new(command::Tool::new(command, false)?),
-        Spec::Process(command) => Box::new(command::Tool::new(command, true)?),
+        Spec::Command(command) => Box::new(command::Tool::new(command, Kind::Bpf)?),
+        Spec::UserTool(command) => Box::new(command::Tool::new(command, Kind::UserSpace)?),
+        Spec::Process(command) => Box::new(command::Tool::new(command, Kind::Plain)?),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `builtin:NAME:ARGUMENT…` is one of this program's own. `FILE.bpf.o` or `FILE.o`, with `:PROGRAM` behind it,
 //! is a BPF object, and with `user:` before it one that runs in the probed processes. `NAME.service` is a systemd unit. Anything else is a command, for a shell, that loads BPF
-//! programs; `process:COMMAND` is one that does not. `+` between blanks joins several; of built-in ones, objects
+//! programs; `user-tool:COMMAND` is one whose uprobe programs run in the probed processes, and `process:COMMAND` one that loads none. `+` between blanks joins several; of built-in ones, objects
 //! and units also without blanks.
 
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -33,6 +33,8 @@ pub enum Spec {
     Unit(String),
     /// A command, for a shell, that loads BPF programs.
     Command(String),
+    /// One whose uprobe programs run in user space.
+    UserTool(String),
     /// A command, for a shell, that loads none.
     Process(String),
     /// All of these at once.
@@ -43,6 +45,8 @@ pub enum Spec {
 const BUILT_IN: &str = "builtin:";
 /// Prefix of an object that runs in the probed processes.
 const USER: &str = "user:";
+/// Prefix of a command whose uprobe programs run in user space.
+const USER_TOOL: &str = "user-tool:";
 /// Prefix of a command without BPF programs.
 const PROCESS: &str = "process:";
 
@@ -89,7 +93,10 @@ impl Spec {
     }
 
     fn is_command(&self) -> bool {
-        matches!(self, Spec::Command(_) | Spec::Process(_))
+        matches!(
+            self,
+            Spec::Command(_) | Spec::UserTool(_) | Spec::Process(_)
+        )
     }
 
     /// A short name for tables.
@@ -121,6 +128,7 @@ impl Spec {
             }
             Spec::Unit(name) => name.clone(),
             Spec::Command(command) | Spec::Process(command) => super::program(command).to_owned(),
+            Spec::UserTool(command) => format!("{USER}{}", super::program(command)),
             Spec::Joined(all) => {
                 let names: Vec<String> = all.iter().map(Spec::short).collect();
                 names.join("+")
@@ -181,11 +189,18 @@ fn one(text: &str) -> Result<Spec, Error> {
             arguments: words.collect(),
         });
     }
-    if let Some(command) = text.strip_prefix(PROCESS) {
-        if command.trim().is_empty() {
-            bail!("there is no command after {PROCESS}");
+    let command = |prefix: &str| -> Result<Option<String>, Error> {
+        let command = text.strip_prefix(prefix).map(str::trim);
+        if command == Some("") {
+            bail!("there is no command after {prefix}");
         }
-        return Ok(Spec::Process(command.trim().to_owned()));
+        Ok(command.map(str::to_owned))
+    };
+    if let Some(command) = command(PROCESS)? {
+        return Ok(Spec::Process(command));
+    }
+    if let Some(command) = command(USER_TOOL)? {
+        return Ok(Spec::UserTool(command));
     }
     if let Some(object) = text.strip_prefix(USER) {
         return object_of(object, Space::User).ok_or_else(|| {
@@ -253,6 +268,7 @@ impl fmt::Display for Spec {
             }
             Spec::Unit(name) => f.write_str(name),
             Spec::Command(command) => f.write_str(command),
+            Spec::UserTool(command) => write!(f, "{USER_TOOL}{command}"),
             Spec::Process(command) => write!(f, "{PROCESS}{command}"),
             Spec::Joined(all) => {
                 let words: Vec<String> = all.iter().map(ToString::to_string).collect();
@@ -321,6 +337,7 @@ mod tests {
             " + a",
             "process:",
             "process: ",
+            "user-tool:",
             "user:",
             "user:ls",
         ] {
@@ -358,6 +375,7 @@ mod tests {
             "/x/count.bpf.o:f",
             "user:/x/count.bpf.o:f",
             "process:perf top",
+            "user-tool:memleak -p {pid}",
             "a.bpf.o + agent.service",
         ] {
             assert_eq!(spec(text).to_string(), text);
@@ -372,6 +390,7 @@ mod tests {
             ("user:/x/count.bpf.o", "user:count"),
             ("/x/count.bpf.o:f", "count:f"),
             ("sudo /usr/bin/bpftrace -e 'BEGIN { }'", "bpftrace"),
+            ("user-tool:/opt/memleak -p {pid}", "user:memleak"),
             ("a.bpf.o + agent.service", "a+agent.service"),
         ] {
             assert_eq!(spec(text).short(), short);

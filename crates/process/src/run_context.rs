@@ -89,6 +89,10 @@ impl RunContext {
         Ok(match name {
             "address" => self.address.to_string(),
             "port" => self.port.to_string(),
+            "pid" => match self.pids.first() {
+                Some(pid) => pid.to_string(),
+                None => bail!("{{pid}} is the server's process, and there is none yet"),
+            },
             "dir" => self.dir.display().to_string(),
             "cpus" => self.server_cpus.len().max(1).to_string(),
             "bpfcost" => env::current_exe()
@@ -99,7 +103,7 @@ impl RunContext {
             _ => match self.factors.get(name) {
                 Some(value) => value.clone(),
                 None => bail!(
-                    "unknown placeholder {{{name}}}: there are {{address}}, {{port}}, {{dir}}, \
+                    "unknown placeholder {{{name}}}: there are {{address}}, {{port}}, {{pid}}, {{dir}}, \
                      {{cpus}}, {{seconds}}, {{bpfcost}} and the factors"
                 ),
             },

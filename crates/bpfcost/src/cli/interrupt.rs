@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::{process::getpgrp, termios::tcgetpgrp};
 
 use super::{exit::Exit, output::note};
 
@@ -62,13 +60,6 @@ pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
     .context("cannot handle Ctrl-C")?;
     *listening = Some(Arc::clone(&flag));
     Ok(flag)
-}
-
-/// Returns whether this process is in the foreground of its terminal, which sends Ctrl-C to all that are.
-pub(super) fn comes_from_terminal() -> bool {
-    let terminal = File::open("/dev/tty");
-    let foreground = terminal.and_then(|terminal| Ok(tcgetpgrp(terminal)?));
-    foreground.is_ok_and(|group| group == getpgrp())
 }
 
 /// Sets what to print of the run with this journal if a second signal ends the program from now on.

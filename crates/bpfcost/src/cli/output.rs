@@ -6,11 +6,19 @@ pub(super) use bpfcost_console::{
     say,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::{io::stderr, process::Stdio};
+use rustix::{process::getpgrp, termios::tcgetpgrp};
+use std::{fs::File, io::stderr, process::Stdio};
 
 /// Standard error, for the output of a command: the answer has standard output for itself.
 pub(super) fn errors_for_command() -> Stdio {
     Stdio::from(stderr())
+}
+
+/// Returns whether this process is in the foreground of its terminal, which sends Ctrl-C to all that are.
+pub(super) fn is_in_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    let foreground = terminal.and_then(|terminal| Ok(tcgetpgrp(terminal)?));
+    foreground.is_ok_and(|group| group == getpgrp())
 }
 
 /// A line on stderr that is redrawn: a bar or a spinner with words. Nothing where stderr is no terminal.

@@ -63,12 +63,13 @@ Examples:
   bpfcost overhead builtin:nothing -- make               no probe: what this machine can resolve"
 )]
 pub(super) struct Args {
-    /// FILE.bpf.o, user:FILE.bpf.o, NAME.service, builtin:NAME, process:COMMAND, or a command like bpftrace
+    /// FILE.bpf.o, user:FILE.bpf.o, NAME.service, builtin:NAME, process:COMMAND, user-tool:COMMAND, or a command like bpftrace
     ///
     /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process reads and discards what it writes to
     /// ring and perf buffers; the helper's CPU time counts as the probe's. user:FILE.bpf.o runs its uprobes in the
     /// processes of the server or command, without the kernel's trap. NAME.service is a systemd unit. builtin:NAME is a
-    /// probe that bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF programs.
+    /// probe that bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF programs;
+    /// with user-tool: before it, as 'user-tool:memleak -p {pid}', its uprobe programs run in the server's process ({pid}).
     /// 'A + B' joins probes into one; NAME=PROBE names a probe.
     #[arg(value_name = "PROBE", required = true)]
     probes: Vec<String>,

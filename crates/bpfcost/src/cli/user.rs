@@ -22,7 +22,7 @@ use bpfcost_uprobe::{
 use super::{
     exit::{lacking, usage},
     interrupt,
-    output::note,
+    output::{is_in_foreground, note},
 };
 
 /// Interval at which a signal is looked for.
@@ -84,7 +84,7 @@ fn watch(args: &Args, tool: &mut Tool, ended: &AtomicBool) -> Result<ExitStatus>
         // A terminal sends Ctrl-C to both.
         if ended.load(Ordering::Relaxed) && !asked {
             asked = true;
-            if !interrupt::comes_from_terminal() {
+            if !is_in_foreground() {
                 tool.interrupt();
             }
         }

@@ -5,6 +5,8 @@
 //! its parent may see that it stopped, and that it goes on. What is stopped stands in a map of the kernel, which
 //! another process has as well: when the tool ends, however it does, that one lets the processes go.
 
+#![allow(unsafe_code, reason = "a file that libbpf owns")]
+
 use super::{
     child::{Child, this_process},
     error::{Error, Result},
@@ -16,7 +18,7 @@ use libbpf_rs::{
 };
 use rustix::{
     event::{PollFd, PollFlags},
-    fd::{AsFd, OwnedFd},
+    fd::{AsFd, BorrowedFd, OwnedFd},
     process::{Pid, Signal, kill_process},
 };
 use std::{collections::BTreeSet, fs, io, path::Path, rc::Rc, thread, time::Duration};
@@ -217,6 +219,14 @@ impl Starts {
         let count = self.missed.lookup(&[0; 4], MapFlags::ANY);
         let bytes = count.ok().flatten().unwrap_or_default();
         bytes.try_into().map_or(0, u64::from_ne_bytes)
+    }
+}
+
+impl AsFd for Starts {
+    /// A file that can be read once a process has been stopped, for `poll`.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: libbpf's, open as long as the buffer, which is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.wakeups.epoll_fd()) }
     }
 }
 

@@ -56,10 +56,15 @@ impl Listener {
         listener
     }
 
-    /// Waits until a call waits, for so long.
-    pub(super) fn wait(&self, time: Duration) -> Wait {
+    /// Waits until a call waits, or something else is there, for so long.
+    pub(super) fn wait<'a>(
+        &'a self,
+        time: Duration,
+        others: impl Iterator<Item = BorrowedFd<'a>>,
+    ) -> Wait {
         let time = Timespec::try_from(time).ok();
-        let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.fd, PollFlags::IN)];
+        polled.extend(others.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
         if poll(&mut polled, time.as_ref()).is_err() {
             return Wait::Nothing;
         }

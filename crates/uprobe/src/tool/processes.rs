@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -24,6 +27,13 @@ use crate::{
 pub(super) struct Following {
     file: Identity,
     starts: Starts,
+}
+
+impl Following {
+    /// A file that can be read when a process has started.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.starts.as_fd()
+    }
 }
 
 /// Device and inode of a file.

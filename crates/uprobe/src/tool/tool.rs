@@ -29,8 +29,9 @@ use super::{
 };
 use crate::probes::{At, Probes};
 
-/// Time after which records are handed on, and processes that start go on, at the latest.
+/// Time after which records are handed on. It doubles with each look that finds none, so many times.
 const SHORT_INTERVAL: Duration = Duration::from_millis(1);
+const QUIET_DOUBLINGS: u32 = 4;
 /// Time after which it is looked what the tool still holds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -59,6 +60,8 @@ pub struct Tool {
     pub(super) images: Images,
     pub(super) counts: ToolCounts,
     looked: Instant,
+    /// Looks without a record since the last one.
+    quiet: u32,
 }
 
 /// A report of what happens.
@@ -146,6 +149,7 @@ impl Tool {
             images: Images::default(),
             counts: ToolCounts::default(),
             looked: Instant::now(),
+            quiet: 0,
         })
     }
 
@@ -172,18 +176,17 @@ impl Tool {
         let begun = Instant::now();
         loop {
             let left = time.saturating_sub(begun.elapsed());
-            let interval = if self.forwarders.is_empty() && self.starts.is_empty() {
-                LOOK_INTERVAL
-            } else {
-                SHORT_INTERVAL
-            };
-            let state = self.listener.wait(left.min(interval));
+            let state = self.wait(left);
             if state == Wait::Call
                 && let Some(call) = self.listener.receive()
             {
                 self.answer(&call, report);
             }
-            self.forward()?;
+            if self.forward()? {
+                self.quiet = 0;
+            } else {
+                self.quiet = self.quiet.saturating_add(1);
+            }
             self.attach_to_started(report)?;
             if self.looked.elapsed() >= LOOK_INTERVAL {
                 self.end_what_is_over()?;
@@ -206,6 +209,17 @@ impl Tool {
                 return Ok(None);
             }
         }
+    }
+
+    /// Waits for a call, or for a process that starts, until it is time to look for records, at most for so long.
+    fn wait(&self, left: Duration) -> Wait {
+        let interval = if self.forwarders.is_empty() {
+            LOOK_INTERVAL
+        } else {
+            SHORT_INTERVAL * (1 << self.quiet.min(QUIET_DOUBLINGS))
+        };
+        let starts = self.starts.iter().map(Following::as_fd);
+        self.listener.wait(left.min(interval), starts)
     }
 
     /// Detaches all programs. Returns what they did.
@@ -321,11 +335,12 @@ impl Tool {
         }
     }
 
-    /// Hands records on.
-    fn forward(&mut self) -> Result<()> {
+    /// Hands records on. Returns whether there were some.
+    fn forward(&mut self) -> Result<bool> {
         if self.forwarders.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
+        let before = self.counts.records;
         let (forwarders, records) = (&mut self.forwarders, &mut self.counts.records);
         let mut done = Ok(());
         self.probes.consume_all(|map, record| {
@@ -335,7 +350,8 @@ impl Tool {
             }
         })?;
         done?;
-        forwarders.values_mut().try_for_each(Forwarder::flush)
+        forwarders.values_mut().try_for_each(Forwarder::flush)?;
+        Ok(self.counts.records > before)
     }
 }
 
