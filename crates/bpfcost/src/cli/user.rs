@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     fmt::Write as _,
-    io::ErrorKind,
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, ExitCode, ExitStatus},
@@ -177,10 +176,8 @@ fn existing(pid: u32) -> Result<i32> {
 
 /// The error of a start with its exit code.
 fn explained(error: tool::Error) -> anyhow::Error {
-    match &error {
-        tool::Error::Start { source, .. } if source.kind() == ErrorKind::NotFound => {
-            usage(error.to_string())
-        }
+    match error {
+        tool::Error::Start { .. } => usage(error.to_string()),
         _ => lacking(error.to_string()),
     }
 }

@@ -100,6 +100,11 @@ impl Called {
         self.tool.path("target")
     }
 
+    /// Has it called so often, and does not wait for that.
+    pub(crate) fn begin(&mut self, times: u64) {
+        writeln!(self.lines.input, "{times}").expect("it reads");
+    }
+
     pub(crate) fn call(&mut self, times: u64) {
         assert_eq!(self.lines.ask(&times.to_string()), "done 0");
     }
@@ -143,8 +148,8 @@ impl Running {
     pub(crate) fn start(pid: u32, name: &str, arguments: &[String], way: Way) -> Self {
         let tool = Tool::new();
         let mut command = match way {
-            Way::Kernel => tool.wrapped(name, ""),
-            Way::User => tool.command(&format!("user --only {pid} -- {name}")),
+            Way::Kernel => tool.wrapped("stdbuf", &format!("-oL {name}")),
+            Way::User => tool.command(&format!("user --only {pid} -- stdbuf -oL {name}")),
         };
         let mut child = command.args(arguments).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -155,6 +160,12 @@ impl Running {
             name: name.to_owned(),
             way,
         }
+    }
+
+    /// The next lines of its output.
+    pub(crate) fn lines(&mut self, number: usize) -> Vec<String> {
+        let lines = self.output.by_ref().lines().take(number);
+        lines.map(|line| line.expect("its output")).collect()
     }
 
     /// Waits until the tool holds its last probe: a link for each entry and return.

@@ -18,17 +18,20 @@ use tool::Tool;
 const WAYS: [Way; 2] = [Way::Kernel, Way::User];
 
 /// Runs a script of bpftrace for the calls of a process in a way; what it prints, by line and sorted, without its greeting.
-fn bpftrace(called: &mut Called, script: &str, way: Way) -> Vec<String> {
+fn bpftrace(called: &mut Called, script: &str, places: usize, way: Way) -> Vec<String> {
     let script = script.replace("TARGET", &called.path().display().to_string());
     let arguments = ["-q", "-p", &called.id().to_string(), "-e", &script].map(str::to_owned);
     let code = Code::of(called.id(), "/target");
     let tool = Running::start(called.id(), "bpftrace", &arguments, way);
-    code.until_probed(1);
+    code.until_probed(places);
     called.call(5000);
     let said = tool.interrupted();
     assert_eq!(said.code, Some(0), "{said:?}");
     if way == Way::User {
-        let words = "In user space: 1 place, 5,000 hits, 0 missed";
+        let words = match places {
+            1 => "In user space: 1 place, 5,000 hits, 0 missed",
+            _ => "In user space: 2 places, 10,000 hits, 0 missed",
+        };
         assert!(said.err.contains(words), "{said:?}");
     }
     let lines = said
@@ -66,11 +69,21 @@ fn bpftrace_prints_the_same_in_both_ways() {
         ),
         (
             "uretprobe:TARGET:work { @[ustack(3)] = count(); }",
-            "]: 1250",
+            "]: 1249",
         ),
         ("usdt:TARGET:test:called { @u = count(); }", "@u: 5000"),
+        // Programs that differ in nothing but their maps.
+        (
+            "uprobe:TARGET:work { @a = count(); } uretprobe:TARGET:work { @b = count(); }",
+            "@a: 5000",
+        ),
+        (
+            "BEGIN { @w = 7; } uprobe:TARGET:work { @ = sum(@w); }",
+            "@: 35000",
+        ),
     ] {
-        let [kernel, user] = WAYS.map(|way| bpftrace(&mut called, script, way));
+        let places = script.matches("TARGET").count();
+        let [kernel, user] = WAYS.map(|way| bpftrace(&mut called, script, places, way));
         assert_eq!(user, kernel, "{script}");
         let line = line.replace("PID", &called.id().to_string());
         assert!(user.contains(&line), "{user:?}");
@@ -86,10 +99,11 @@ fn gethostlatency_shows_each_lookup() {
     let [kernel, user] = WAYS.map(|way| {
         let arguments = ["-p".to_owned(), resolver.id().to_string()];
         let code = Code::of(resolver.id(), "/libc.so.6");
-        let tool = Running::start(resolver.id(), "gethostlatency", &arguments, way);
+        let mut tool = Running::start(resolver.id(), "gethostlatency", &arguments, way);
         code.until_probed(1);
         tool.until_held(6);
         resolver.look_up(300);
+        let lines = tool.lines(301);
         let said = tool.interrupted();
         assert_eq!(said.code, Some(0), "{said:?}");
         if way == Way::User {
@@ -97,7 +111,7 @@ fn gethostlatency_shows_each_lookup() {
                 "In user space: 6 places, 600 hits, 0 missed, 300 records handed to the tool";
             assert!(said.err.contains(words), "{said:?}");
         }
-        let rows = said.out.lines().skip(1).map(|line| {
+        let rows = lines.iter().skip(1).map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             // Not the time, and not how long it took.
             [words[1], words[2], words[4]].join(" ")
@@ -131,6 +145,53 @@ fn what_is_refused_is_said_with_the_reason() {
     assert!(said.err.contains("1 program refused"), "{said:?}");
     assert_ne!(said.code, Some(0), "{said:?}");
     code.check_restored();
+}
+
+/// END is run in the kernel, whose map is empty.
+#[test]
+fn a_map_of_user_space_is_not_read_in_the_kernel() {
+    if !require::host() {
+        return;
+    }
+    let mut called = Called::start();
+    let code = Code::of(called.id(), "/target");
+    let script = format!(
+        "uprobe:{}:work {{ @n[1] = arg0; }} END {{ printf(\"%d\\n\", @n[1]); }}",
+        called.path().display()
+    );
+    let arguments = ["-q".to_owned(), "-e".to_owned(), script];
+    let tool = Running::start(called.id(), "bpftrace", &arguments, Way::User);
+    code.until_probed(1);
+    called.call(100);
+    let said = tool.interrupted();
+    let words = "it runs in the kernel, and a program in user space uses its map AT_n too";
+    assert!(said.err.contains(words), "{said:?}");
+    assert!(said.err.contains(", 1 program refused"), "{said:?}");
+}
+
+/// Whoever writes faster than bpfcost reads does not keep it from its other work.
+#[test]
+fn a_flood_of_records_does_not_keep_it_from_its_end() {
+    if !require::host() {
+        return;
+    }
+    let mut called = Called::start();
+    let code = Code::of(called.id(), "/target");
+    let script = format!(
+        "uprobe:{}:work {{ printf(\"%d\\n\", arg0); }}",
+        called.path().display()
+    );
+    let arguments = ["-q".to_owned(), "-e".to_owned(), script];
+    let tool = Running::start(called.id(), "bpftrace", &arguments, Way::User);
+    code.until_probed(1);
+    called.begin(u64::MAX / 2);
+    let said = tool.interrupted();
+    assert!(
+        said.err.contains("records handed to the tool"),
+        "{}",
+        said.err
+    );
+    code.until_restored();
 }
 
 #[test]

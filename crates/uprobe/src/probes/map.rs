@@ -3,6 +3,7 @@
 use super::{
     error::{Error, Result},
     probes::Probes,
+    shared_memory::SharedMemory,
     store::{Store, values_in_array, wrong},
     table::{Entry, Table},
 };
@@ -96,6 +97,9 @@ impl<'a> Map<'a> {
     /// Gives a key of a table a value, as the kernel does by flags: always (0), or an error if the key is there
     /// (`BPF_NOEXIST`, 1), or is not (`BPF_EXIST`, 2).
     pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<()> {
+        if let Some(Store::Cpus(memory)) = self.store {
+            return self.update_cpus(memory, key, value, flags);
+        }
         let (Some(Store::Table(table)) | Some(Store::CpuTable(table))) = self.store else {
             return Err(wrong(self.map, "value of a key"));
         };
@@ -143,13 +147,7 @@ impl<'a> Map<'a> {
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.store {
             Some(Store::Table(_) | Store::CpuTable(_)) => self.update(key, value, 0),
-            Some(Store::Cpus(memory)) if index(key) < self.map.entries => {
-                let places = self.places_of_cpus(key);
-                for (at, from) in places.zip(value.chunks_exact(self.map.stride())) {
-                    memory.write(at, from);
-                }
-                Ok(())
-            }
+            Some(Store::Cpus(_)) => self.update(key, value, 0),
             Some(Store::Array(pages)) => {
                 let index = index(key);
                 self.check_index(index, "written")?;
@@ -162,6 +160,35 @@ impl<'a> Map<'a> {
             }
             _ => Err(wrong(self.map, "value of a key")),
         }
+    }
+
+    /// Gives an index of an array of CPUs a value for each.
+    fn update_cpus(
+        &self,
+        memory: &SharedMemory,
+        key: &[u8],
+        value: &[u8],
+        flags: u64,
+    ) -> Result<()> {
+        assert_eq!(value.len(), self.value_bytes(), "a value's bytes");
+        let error = match flags {
+            0 | 2 if index(key) < self.map.entries => None,
+            0 | 2 => Some(libc::E2BIG),
+            1 => Some(libc::EEXIST),
+            _ => Some(libc::EINVAL),
+        };
+        if let Some(error) = error {
+            return Err(Error::Map {
+                map: self.map.name.clone(),
+                what: "written",
+                source: io::Error::from_raw_os_error(error),
+            });
+        }
+        let places = self.places_of_cpus(key);
+        for (at, from) in places.zip(value.chunks_exact(self.map.stride())) {
+            memory.write(at, from);
+        }
+        Ok(())
     }
 
     /// The places of the values of each CPU at an index of an array.

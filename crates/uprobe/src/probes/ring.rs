@@ -65,15 +65,16 @@ impl Ring {
         self.memory.number(DROPPED).load(Ordering::Relaxed)
     }
 
-    /// Reads the records that are finished, up to the first that is not. Of a process that ended (`skips`), what was
+    /// Reads the records that are finished, up to the first that is not, and to what was there at first: writers may be faster
+    /// for ever. Of a process that ended (`skips`), what was
     /// not finished never will be, and is skipped.
     pub(super) fn consume(
         &mut self,
         skips: bool,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), NotARecord> {
+        let producer = self.memory.number(PRODUCER).load(Ordering::Acquire);
         loop {
-            let producer = self.memory.number(PRODUCER).load(Ordering::Acquire);
             let rest = producer.wrapping_sub(self.position);
             if rest == 0 {
                 return Ok(());

@@ -35,6 +35,10 @@ pub(super) enum Call {
     Attach {
         program: RawFd,
     },
+    /// A program that is run once.
+    Run {
+        program: RawFd,
+    },
     /// Something that changes nothing here.
     Other,
 }
@@ -278,6 +282,9 @@ fn bpf(caller: &Caller, command: u32, address: u64, bytes: usize) -> io::Result<
                     cookie: link.__bindgen_anon_3.perf_event.bpf_cookie,
                 })
             }
+            sys::BPF_PROG_TEST_RUN => Call::Run {
+                program: attributes.test.prog_fd.cast_signed(),
+            },
             sys::BPF_LINK_UPDATE => Call::Attach {
                 program: attributes
                     .link_update

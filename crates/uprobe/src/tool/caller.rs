@@ -2,15 +2,13 @@
 
 use std::{
     fs, io,
-    os::{
-        fd::{OwnedFd, RawFd},
-        unix::fs::MetadataExt as _,
-    },
+    os::fd::{OwnedFd, RawFd},
     path::{Path, PathBuf},
 };
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use super::place::Whose;
 use crate::process::Memory;
 
 /// The most bytes of a path.
@@ -44,12 +42,9 @@ impl Caller {
         Path::new(&format!("/proc/{}/task/{thread}", self.pid)).exists()
     }
 
-    /// Returns whether a file is the program that it runs.
-    pub(super) fn runs(&self, file: &Path) -> bool {
-        let own = fs::metadata(format!("/proc/{}/exe", self.pid));
-        let other = fs::metadata(file);
-        let id = |one: &fs::Metadata| (one.dev(), one.ino());
-        matches!((own, other), (Ok(own), Ok(other)) if id(&own) == id(&other))
+    /// Returns whether it is about to probe itself, as bpftrace does for BEGIN and END.
+    pub(super) fn probes_itself(&self, file: &Path, whose: Whose) -> bool {
+        whose == Whose::One(self.pid) || file == Path::new(&format!("/proc/{}/exe", self.pid))
     }
 
     /// Bytes of its memory; `EFAULT` where there are none.

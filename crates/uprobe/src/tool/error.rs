@@ -10,9 +10,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Reason for which a tool can't be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be started, or not under a filter.
-    #[error("{tool} can't be started: {source}{}", advice(.source))]
+    /// Its file can't be executed.
+    #[error(
+        "{tool} can't be started: {source}\n  Name a command that is in PATH, or a program's file"
+    )]
     Start {
+        /// The command.
+        tool: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No process can be started under a filter.
+    #[error("{tool} can't be started under a filter of its system calls: {source}{}", advice(.source))]
+    Filter {
         /// The command.
         tool: String,
         /// The system's answer.
@@ -51,7 +61,6 @@ impl Error {
 /// A line about what to do next.
 fn advice(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
-        Some(libc::ENOENT) => "\n  Name a command that is in PATH, or a file",
         Some(libc::EACCES | libc::EPERM) => {
             "\n  Run it as root: a filter of its system calls needs CAP_SYS_ADMIN"
         }

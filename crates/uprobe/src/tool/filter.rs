@@ -15,7 +15,7 @@ const ARGUMENTS: u32 = 16;
 pub(super) const SET_BPF: u32 = 0x4004_2408;
 
 /// Commands of `bpf` that make, fill, or attach something.
-pub(super) const COMMANDS: [u32; 15] = [
+pub(super) const COMMANDS: [u32; 16] = [
     sys::BPF_MAP_CREATE,
     sys::BPF_MAP_LOOKUP_ELEM,
     sys::BPF_MAP_UPDATE_ELEM,
@@ -28,6 +28,7 @@ pub(super) const COMMANDS: [u32; 15] = [
     sys::BPF_MAP_DELETE_BATCH,
     sys::BPF_PROG_LOAD,
     sys::BPF_PROG_ATTACH,
+    sys::BPF_PROG_TEST_RUN,
     sys::BPF_RAW_TRACEPOINT_OPEN,
     sys::BPF_LINK_CREATE,
     sys::BPF_LINK_UPDATE,

@@ -63,13 +63,17 @@ impl Maps {
 
     /// Notes that a program of the kernel uses maps. Returns one whose contents user space has, if there is one.
     pub(super) fn use_in_kernel(&mut self, maps: &[u32]) -> Option<u32> {
-        let conflict = maps
-            .iter()
-            .find(|id| self.taken.get(id).is_some_and(is_separate));
+        let conflict = self.in_user_space(maps);
         if conflict.is_none() {
             self.in_kernel.extend(maps);
         }
-        conflict.copied()
+        conflict
+    }
+
+    /// Returns one of these maps whose contents user space has, if there is one.
+    pub(super) fn in_user_space(&self, maps: &[u32]) -> Option<u32> {
+        let mut maps = maps.iter().copied();
+        maps.find(|id| self.taken.get(id).is_some_and(is_separate))
     }
 
     /// Returns one of these maps that programs of the kernel use, and whose contents user space would have for itself.

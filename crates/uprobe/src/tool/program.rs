@@ -5,9 +5,11 @@
 use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    time::Duration,
 };
 
 use libbpf_rs::libbpf_sys as sys;
+use rustix::time::{ClockId, clock_gettime};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
@@ -22,11 +24,17 @@ const MAP_FILE: [u8; 2] = [1, 2];
 const MAP_INDEX: [u8; 2] = [5, 6];
 const WIDE_LOAD: u8 = 0x18;
 const TAG_BYTES: usize = 8;
+/// The most maps of a program.
+const MOST_MAPS: usize = 64;
 
 /// A program that a tool gave to the kernel, whether or not that took it.
 #[derive(Debug)]
 pub(super) struct Captured {
     tags: [[u8; TAG_BYTES]; 2],
+    /// All maps that the instructions name, by the kernel's numbers.
+    named: Vec<u32>,
+    /// The time before the kernel took it, since the machine's start.
+    before: Duration,
     /// Without what is never executed.
     pub(super) instructions: Vec<Instruction>,
     /// The kernel's numbers of the maps that it uses.
@@ -42,6 +50,10 @@ pub(super) struct Known {
     pub(super) name: String,
     pub(super) fd: OwnedFd,
     tag: [u8; TAG_BYTES],
+    /// The numbers of its maps.
+    maps: Vec<u32>,
+    /// The time at which it was loaded, since the machine's start.
+    loaded: Duration,
 }
 
 impl Captured {
@@ -66,43 +78,65 @@ impl Captured {
                 one.immediate = number;
             }
         }
+        let numbers = |instructions: &[Instruction]| {
+            let files = instructions.iter().filter_map(Instruction::map);
+            let mut numbers: Vec<u32> = files.filter_map(|file| maps.id(file)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        let named = numbers(&instructions);
         let instructions = without_dead_code(&instructions, &|number| maps.constants(number));
-        let used = instructions.iter().filter_map(Instruction::map);
-        let mut used: Vec<u32> = used.filter_map(|number| maps.id(number)).collect();
-        used.sort_unstable();
-        used.dedup();
         Captured {
             tags: tags(&program.instructions),
+            named,
+            before: since_start(),
+            maps: numbers(&instructions),
             instructions,
-            maps: used,
             unknown,
         }
     }
 
-    /// Returns whether the kernel's program was loaded from it.
-    pub(super) fn is(&self, program: &Known) -> bool {
+    /// The program of the kernel's among those that were captured, in their order: of equal ones, with the same maps, the last
+    /// before it was loaded.
+    pub(super) fn find<'a>(all: &'a [Captured], program: &Known) -> Option<&'a Captured> {
+        all.iter().rev().find(|one| one.is(program))
+    }
+
+    /// Returns whether the kernel's program may have been loaded from it. The tag says nothing of maps.
+    fn is(&self, program: &Known) -> bool {
         self.tags.contains(&program.tag)
+            && self.before <= program.loaded
+            && self.named.iter().all(|map| program.maps.contains(map))
     }
 }
 
 impl Known {
     /// The program that a file is of.
     pub(super) fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        let mut info = sys::bpf_prog_info::default();
+        let mut maps = vec![0_u32; MOST_MAPS];
+        let mut info = sys::bpf_prog_info {
+            nr_map_ids: MOST_MAPS as u32,
+            map_ids: maps.as_mut_ptr() as u64,
+            ..Default::default()
+        };
         let mut bytes = size_of_val(&info) as u32;
         let into = (&raw mut info).cast();
-        // SAFETY: the kernel writes at most so many bytes of what it knows of the program.
+        // SAFETY: the kernel writes at most so many bytes of what it knows of the program, and so many numbers of maps.
         let answer =
             unsafe { sys::bpf_obj_get_info_by_fd(fd.as_fd().as_raw_fd(), into, &raw mut bytes) };
         if answer < 0 {
             return Err(io::Error::last_os_error());
         }
+        maps.truncate(info.nr_map_ids as usize);
         let name = info.name.iter().take_while(|byte| **byte != 0);
         let name: Vec<u8> = name.map(|byte| byte.cast_unsigned()).collect();
         Ok(Known {
             id: info.id,
             name: String::from_utf8_lossy(&name).into_owned(),
             tag: info.tag,
+            maps,
+            loaded: Duration::from_nanos(info.load_time),
             fd,
         })
     }
@@ -117,6 +151,12 @@ impl Known {
 /// A name that no other program has.
 pub(super) fn unique(name: &str, id: u32) -> String {
     format!("{name}#{id}")
+}
+
+/// The time since the machine's start, sleep included, as the kernel has it of programs.
+fn since_start() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn instruction(bytes: &[u8]) -> Instruction {

@@ -14,7 +14,7 @@ use super::{
     forward::Forwarder,
     maps,
     place::{Spot, Whose, numbers_differ, process_of},
-    program::{Known, unique},
+    program::{Captured, Known, unique},
     tool::{Answer, Report, Tool, ToolEvent},
 };
 use crate::probes::{Attached, Place};
@@ -59,24 +59,14 @@ enum Holder {
 }
 
 impl Tool {
-    pub(super) fn open_event(
-        &mut self,
-        caller: &Caller,
-        call: &OpenEvent,
-        report: &mut Report<'_>,
-    ) -> Answer {
+    pub(super) fn open_event(&mut self, caller: &Caller, call: &OpenEvent) -> Answer {
         let (Some(place), Ok(path)) = (self.decoys.place(call), call.path(caller)) else {
             return Answer::GoOn;
         };
-        // The kernel knows what is wrong with a file that isn't there. And a tool may probe itself: bpftrace's BEGIN and END.
-        if !path.exists() || caller.runs(&path) {
-            return Answer::GoOn;
-        }
+        // The kernel knows what is wrong with a file that isn't there.
         let whose = self.whose(call.pid);
-        if whose == Whose::All
-            && let Err(reason) = self.follow(&path)
-        {
-            return self.refuse("a uprobe", &reason, report);
+        if !path.exists() || caller.probes_itself(&path, whose) {
+            return Answer::GoOn;
         }
         match self.decoys.open(call) {
             Ok((event, id)) => {
@@ -91,7 +81,7 @@ impl Tool {
     fn whose(&self, thread: i32) -> Whose {
         match (thread, self.only) {
             (1.., _) => Whose::One(process_of(thread)),
-            (_, Some(only)) => Whose::One(only),
+            (_, Some(only)) => Whose::One(process_of(only)),
             _ => Whose::All,
         }
     }
@@ -139,14 +129,9 @@ impl Tool {
         call: &CreateLinks,
         report: &mut Report<'_>,
     ) -> Answer {
-        if !call.path.exists() || caller.runs(&call.path) {
-            return self.attach_in_kernel(caller, call.program, report);
-        }
         let whose = self.whose(call.pid.cast_signed());
-        if whose == Whose::All
-            && let Err(reason) = self.follow(&call.path)
-        {
-            return self.refuse("uprobes", &reason, report);
+        if !call.path.exists() || caller.probes_itself(&call.path, whose) {
+            return self.attach_in_kernel(caller, call.program, report);
         }
         let is_return = call.flags & libbpf_rs::libbpf_sys::BPF_F_UPROBE_MULTI_RETURN != 0;
         let spots = call.spots.iter().map(|spot| {
@@ -189,7 +174,12 @@ impl Tool {
             return Answer::GoOn;
         };
         let name = program.name.clone();
-        let prepared = self.prepare(program);
+        // Here, and not where the event is opened: tools that are refused one write to tracefs, and probe in the kernel.
+        let followed = match (whose, spots.first()) {
+            (Whose::All, Some((spot, _))) => self.follow(&spot.path),
+            _ => Ok(()),
+        };
+        let prepared = followed.and_then(|()| self.prepare(program));
         let attached = prepared.and_then(|program| {
             let attached = match whose {
                 Whose::One(pid) => vec![self.attach_one(pid, &program, &spots, report)?],
@@ -225,11 +215,10 @@ impl Tool {
     /// Gives the probes a program, with its maps; the reason if it can't run in user space.
     fn prepare(&mut self, program: Known) -> Result<Ready, String> {
         let words = |error: crate::probes::Error| error.to_string();
-        let captured = self.captured.iter().position(|one| one.is(&program));
+        let captured = Captured::find(&self.captured, &program);
         let captured = captured.ok_or(
             "its instructions are not known: another process has loaded it, or the kernel changed it",
         )?;
-        let captured = &self.captured[captured];
         if let Some(reason) = captured.unknown {
             return Err(reason.to_owned());
         }
@@ -317,19 +306,39 @@ impl Tool {
         let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
             return Answer::GoOn;
         };
-        let captured = self.captured.iter().find(|one| one.is(&program));
+        let captured = Captured::find(&self.captured, &program);
         let maps = captured.map_or(&[][..], |captured| &captured.maps);
         match self.maps.use_in_kernel(maps) {
             None => Answer::GoOn,
-            Some(map) => {
-                let map = self.probes.map_with_id(map);
-                let reason = format!(
-                    "it runs in the kernel, and a program in user space uses its map {} too",
-                    map.map_or("", |map| map.loaded().name.as_str())
-                );
-                self.refuse(&program.name, &reason, report)
-            }
+            Some(map) => self.refuse_map(&program.name, map, report),
         }
+    }
+
+    /// A program that the kernel is about to run once, for the tool: bpftrace's BEGIN and END. What it writes to maps before user
+    /// space has them is taken over.
+    pub(super) fn run_in_kernel(
+        &mut self,
+        caller: &Caller,
+        program: i32,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
+            return Answer::GoOn;
+        };
+        let maps = Captured::find(&self.captured, &program).map_or(&[][..], |one| &one.maps);
+        match self.maps.in_user_space(maps) {
+            None => Answer::GoOn,
+            Some(map) => self.refuse_map(&program.name, map, report),
+        }
+    }
+
+    fn refuse_map(&mut self, program: &str, map: u32, report: &mut Report<'_>) -> Answer {
+        let map = self.probes.map_with_id(map);
+        let reason = format!(
+            "it runs in the kernel, and a program in user space uses its map {} too",
+            map.map_or("", |map| map.loaded().name.as_str())
+        );
+        self.refuse(program, &reason, report)
     }
 
     fn refuse(&mut self, program: &str, reason: &str, report: &mut Report<'_>) -> Answer {

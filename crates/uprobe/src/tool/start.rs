@@ -34,7 +34,7 @@ impl Process {
     /// Starts a command. Returns the listener of its filter too.
     pub(super) fn start(mut command: Command) -> Result<(Self, OwnedFd)> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let failed = |source| Error::Start {
+        let failed = |source| Error::Filter {
             tool: name.clone(),
             source,
         };
@@ -79,10 +79,11 @@ impl Process {
         let listener = take(pid, listener).map_err(failed)?;
         to_child.write_all(&[0]).map_err(failed)?;
         let Ok(pipes) = pipes.recv() else {
-            return Err(match ended.recv() {
-                Ok(Err(source)) => failed(source),
-                _ => failed(io::ErrorKind::BrokenPipe.into()),
-            });
+            let source = match ended.recv() {
+                Ok(Err(source)) => source,
+                _ => io::ErrorKind::BrokenPipe.into(),
+            };
+            return Err(Error::Start { tool: name, source });
         };
         Ok((Process { pid, pipes, ended }, listener))
     }

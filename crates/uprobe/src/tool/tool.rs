@@ -60,6 +60,8 @@ pub struct Tool {
     pub(super) images: Images,
     pub(super) counts: ToolCounts,
     looked: Instant,
+    /// How the command ended, if it has.
+    ended: Option<io::Result<ExitStatus>>,
     /// Looks without a record since the last one.
     quiet: u32,
 }
@@ -149,6 +151,7 @@ impl Tool {
             images: Images::default(),
             counts: ToolCounts::default(),
             looked: Instant::now(),
+            ended: None,
             quiet: 0,
         })
     }
@@ -171,7 +174,7 @@ impl Tool {
         }
     }
 
-    /// Answers calls and hands records on, for a time. Returns how the command ended, once it has.
+    /// Answers calls and hands records on, for a time. Returns how the command ended, once it and all that it started have.
     pub fn run(&mut self, time: Duration, report: &mut Report<'_>) -> Result<Option<ExitStatus>> {
         let begun = Instant::now();
         loop {
@@ -195,15 +198,18 @@ impl Tool {
                 self.images.forget();
                 self.looked = Instant::now();
             }
-            if state == Wait::Over || state == Wait::Nothing {
-                match self.process.end() {
-                    Some(end) => {
-                        return end.map(Some).map_err(Error::system("the end of the tool"));
-                    }
-                    // Its children may have the filter still.
-                    None if state == Wait::Over => std::thread::sleep(SHORT_INTERVAL),
-                    None => {}
+            if self.ended.is_none() {
+                self.ended = self.process.end();
+            }
+            match (state, self.ended.take()) {
+                (Wait::Over, Some(end)) => {
+                    return end.map(Some).map_err(Error::system("the end of the tool"));
                 }
+                // What it has started has the filter still.
+                (_, ended) => self.ended = ended,
+            }
+            if state == Wait::Over {
+                std::thread::sleep(SHORT_INTERVAL);
             }
             if left.is_zero() {
                 return Ok(None);
@@ -283,7 +289,7 @@ impl Tool {
                 self.captured.push(captured);
                 Answer::GoOn
             }
-            Call::OpenEvent(call) => self.open_event(caller, &call, report),
+            Call::OpenEvent(call) => self.open_event(caller, &call),
             Call::SetProgram { event, program } => {
                 let Ok(event) = caller.file(event) else {
                     return Answer::GoOn;
@@ -300,6 +306,7 @@ impl Tool {
             Call::CreateLink(CreateLink { program, .. }) | Call::Attach { program } => {
                 self.attach_in_kernel(caller, program, report)
             }
+            Call::Run { program } => self.run_in_kernel(caller, program, report),
             Call::Element(call) => self.with_map(caller, call.map, |server, map| {
                 server.element(&call, caller, map)
             }),

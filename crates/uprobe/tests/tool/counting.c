@@ -113,7 +113,7 @@ static void try_commands(void)
 {
 	int fd = map("by_rest");
 	__u32 key = 0, other = 1000, late = 1001;
-	__u64 value = 5;
+	__u64 value = 5, values[256];
 
 	printf("noexist %d\n", bpf_map_update_elem(fd, &key, &value, BPF_NOEXIST));
 	printf("exist %d\n", bpf_map_update_elem(fd, &other, &value, BPF_EXIST));
@@ -126,6 +126,15 @@ static void try_commands(void)
 	printf("taken %llu\n", value);
 	printf("gone %d\n", bpf_map_lookup_elem(fd, &key, &value));
 	printf("flags %d\n", bpf_map_update_elem(fd, &key, &value, 9));
+	/* Of CPUs. */
+	fd = map("by_cpu");
+	for (int i = 0; i < 256; i++)
+		values[i] = 3;
+	printf("values %d\n", bpf_map_update_elem(fd, &key, values, BPF_ANY));
+	printf("values exist %d\n", bpf_map_update_elem(fd, &key, values, BPF_EXIST));
+	printf("values noexist %d\n", bpf_map_update_elem(fd, &key, values, BPF_NOEXIST));
+	printf("values beyond %d\n", bpf_map_update_elem(fd, &other, values, BPF_ANY));
+	printf("values flags %d\n", bpf_map_update_elem(fd, &key, values, 9));
 }
 
 int main(int argc, char **argv)
@@ -202,6 +211,7 @@ int main(int argc, char **argv)
 			dump_batch();
 			try_commands();
 			dump("by_rest", 0);
+			dump("by_cpu", cpus);
 			printf("end\n");
 		}
 	}

@@ -263,7 +263,7 @@ fn what_is_no_tool_is_an_error() {
     };
     assert_eq!(
         start("/nonexistent/tool"),
-        "/nonexistent/tool can't be started: No such file or directory (os error 2)\n  Name a command that is in PATH, or a file"
+        "/nonexistent/tool can't be started: No such file or directory (os error 2)\n  Name a command that is in PATH, or a program's file"
     );
     assert!(start("/etc/passwd").starts_with("/etc/passwd can't be started: Permission denied"));
 }
