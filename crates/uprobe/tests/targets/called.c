@@ -24,7 +24,7 @@ static unsigned long calls;
 static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t all;
 
-static unsigned long call(unsigned long a)
+static __attribute__((noinline, noclone)) unsigned long call(unsigned long a)
 {
 	unsigned long wrong = work(a) != a + 1;
 

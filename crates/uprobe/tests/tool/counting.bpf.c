@@ -18,7 +18,8 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 /* By the remainder of the argument. */
 MAP(by_rest, HASH, 64, __u64);
-MAP(recent, LRU_HASH, 64, __u64);
+/* With more room than the kernel keeps apart for each CPU: it would drop entries. */
+MAP(recent, LRU_HASH, 10000, __u64);
 MAP(by_rest_and_cpu, PERCPU_HASH, 64, __u64);
 MAP(by_cpu, PERCPU_ARRAY, 4, __u64);
 MAP(sums, ARRAY, 4, __u64);
