@@ -74,7 +74,7 @@ fn bpftrace_prints_the_same_in_both_ways() {
         ("usdt:TARGET:test:called { @u = count(); }", "@u: 5000"),
         // Programs that differ in nothing but their maps.
         (
-            "uprobe:TARGET:work { @a = count(); } uretprobe:TARGET:work { @b = count(); }",
+            "uprobe:TARGET:work { @a = count(); } uprobe:TARGET:call { @b = count(); }",
             "@a: 5000",
         ),
         (
