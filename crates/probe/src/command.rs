@@ -63,7 +63,7 @@ pub(super) enum Kind {
     Bpf,
     /// Those at uprobes run in user space; `bpfcost user` says at its end how often.
     UserSpace,
-    /// It has none.
+    /// A tool without programs.
     Plain,
 }
 

@@ -136,7 +136,7 @@ impl Resolver {
 
 /// A tool that runs.
 pub(crate) struct Running {
-    /// Where it runs.
+    /// The folder that it runs in.
     _tool: Tool,
     child: Child,
     output: BufReader<ChildStdout>,
@@ -242,7 +242,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for the end of a process that is nobody's child here.
+/// Waits for the end of a process that is not a child of the test.
 pub(crate) fn until_gone(pid: u32) {
     until("it has ended", || {
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

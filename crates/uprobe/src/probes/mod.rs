@@ -23,6 +23,7 @@ mod arena;
 mod environment;
 mod error;
 mod helpers;
+mod layout;
 mod locks;
 mod map;
 mod own_helpers;

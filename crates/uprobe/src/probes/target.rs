@@ -4,6 +4,7 @@ use super::{
     arena, environment,
     error::{Error, Result},
     helpers::Helpers,
+    layout::Layout,
     ring::Ring,
     store::{self, Store, Stores, values_in_array, values_in_table},
     tail_calls::ProgramTable,
@@ -14,8 +15,8 @@ use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
     process::{self, Memory, Program, Runtime, Shared},
     translate::{
-        self, ArrayPlace, Backend as _, MachineCode, MapLayout, MapPlace, Translator,
-        helpers::MapDescriptor, most_stack,
+        ArrayPlace, Backend as _, MachineCode, MapPlace, Translator, helpers::MapDescriptor,
+        most_stack,
     },
 };
 use std::{
@@ -64,7 +65,7 @@ struct Placed {
 struct Loaded {
     address: u64,
     code: MachineCode,
-    /// Where the program is entered with the values of a CPU, if it or one that it reaches uses some.
+    /// The address at which the program is entered with the values of a CPU, if it or one that it reaches uses some.
     in_turn: Option<u64>,
 }
 
@@ -146,7 +147,7 @@ impl Target {
         Ok(Program { address, cookie: 0 })
     }
 
-    /// Where a program is entered with the values of a CPU.
+    /// The address at which a program is entered with the values of a CPU.
     fn enter_in_turn(&mut self, name: &str, turns: &Turns) -> Result<u64> {
         if let Some(known) = self.programs[name].in_turn {
             return Ok(known);
@@ -224,7 +225,7 @@ impl Target {
         }
         let layout = Layout {
             object,
-            maps: &self.maps,
+            place: &|fd| Some(self.maps.get(&fd)?.place),
             trace_ring: self.trace.as_ref().map(|(_, handle)| *handle),
         };
         let helpers = self.helpers.table();
@@ -492,29 +493,5 @@ impl Target {
             self.maps.insert(fd, Placed { place, own });
         }
         Ok(())
-    }
-}
-
-/// The maps for the translator.
-struct Layout<'a> {
-    object: &'a LoadedObject,
-    maps: &'a BTreeMap<i32, Placed>,
-    trace_ring: Option<u64>,
-}
-
-impl MapLayout for Layout<'_> {
-    fn place(&self, fd: i32) -> translate::Result<MapPlace> {
-        if let Some(placed) = self.maps.get(&fd) {
-            return Ok(placed.place);
-        }
-        let map = self.object.map(fd);
-        Err(translate::Error::UnsupportedMap {
-            map: map.map_or_else(|| fd.to_string(), |map| map.name.clone()),
-            kind: map.map_or_else(|| "none".to_owned(), |map| store::kind_name(map.kind)),
-        })
-    }
-
-    fn trace_ring(&self) -> Option<u64> {
-        self.trace_ring
     }
 }

@@ -88,11 +88,11 @@ pub(super) struct Context {
 /// Purpose of a trampoline.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
-    /// It runs the program at the site.
+    /// The program runs at the site.
     Probe,
-    /// It has the function that the site jumps to return through this table.
+    /// The function that the site jumps to returns through this table.
     Replace(Table),
-    /// It runs the program when that function returns, as long as the probe is there.
+    /// The program runs when that function returns, as long as the probe is there.
     Returned(Condition),
 }
 

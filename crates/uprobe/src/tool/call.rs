@@ -57,7 +57,7 @@ pub(super) struct Element {
     pub(super) command: u32,
     pub(super) map: RawFd,
     pub(super) key: u64,
-    /// Of the value, or of the next key.
+    /// The address of the value, or of the next key.
     pub(super) value: u64,
     pub(super) flags: u64,
 }

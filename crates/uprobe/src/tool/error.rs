@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Reason for which a tool can't be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its file can't be executed.
+    /// The command's file can't be executed.
     #[error(
         "{tool} can't be started: {source}\n  Name a command that is in PATH, or a program's file"
     )]
@@ -28,7 +28,7 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// Its records can't be handed on.
+    /// Records can't be handed on.
     #[error("the records of the map {map} can't be handed to the tool: {source}")]
     Forward {
         /// The map.

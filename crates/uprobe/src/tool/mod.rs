@@ -10,7 +10,7 @@
 //! - Hash tables and stacks of those programs are in user space: the tool's commands for them are answered from there.
 //! - Records are written to the tool's own ring buffer or perf buffers, by a program in the kernel.
 //!
-//! What can't run in user space is an error of the call that would attach it (`EOPNOTSUPP`), with the reason in a
+//! A program that can't run in user space is an error of the call that would attach it (`EOPNOTSUPP`), with the reason in a
 //! [`ToolEvent`].
 
 mod call;

@@ -57,7 +57,7 @@ pub(super) struct Known {
 }
 
 impl Captured {
-    /// What the tool is about to load. Maps become known by it, and are named by the files that [`Maps`] has of them.
+    /// The program that the tool is about to load. Maps become known by it, and are named by the files that [`Maps`] has of them.
     pub(super) fn new(program: &LoadProgram, caller: &Caller, maps: &mut Maps) -> Self {
         let mut unknown = program
             .is_relocated

@@ -42,7 +42,7 @@ pub(super) struct Running {
 /// A program that the probes have.
 #[derive(Clone, Debug)]
 pub(super) struct Ready {
-    /// Its name, and the one that no other has.
+    /// The name, and the one that no other has.
     pub(super) name: String,
     pub(super) unique: String,
     /// True if it asks for numbers of processes.

@@ -24,7 +24,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
-    /// Its standard input and output, where they are pipes.
+    /// Standard input and output, where they are pipes.
     pub(super) pipes: (Option<ChildStdin>, Option<ChildStdout>),
     /// Gets its end.
     ended: Receiver<io::Result<ExitStatus>>,

@@ -60,7 +60,7 @@ pub struct Tool {
     pub(super) images: Images,
     pub(super) counts: ToolCounts,
     looked: Instant,
-    /// How the command ended, if it has.
+    /// The end of the command, if it has ended.
     ended: Option<io::Result<ExitStatus>>,
     /// Looks without a record since the last one.
     quiet: u32,

@@ -22,7 +22,7 @@ struct Tails {
     _binary: Binary,
 }
 
-/// What it answered.
+/// The answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     calls: u64,

@@ -47,7 +47,7 @@ impl Counting {
         Counting { folder }
     }
 
-    /// Its command for the function `work` of a process, which may be all of them.
+    /// The command for the function `work` of a process, which may be all of them.
     pub(crate) fn command(&self, target: &Target, pid: i32, extra: Option<&str>) -> Command {
         let image = Image::of_program(target.pid()).unwrap();
         let work = image.function("work").unwrap();

@@ -25,7 +25,7 @@ fn printed(tool: &mut Running, target: &mut common::Target) -> Vec<String> {
     let mut lines = tool.until("polled");
     tool.send("dump");
     lines.extend(tool.until("end"));
-    // The order of a hash table's entries, and of records of several threads, is nobody's promise.
+    // The order of a hash table's entries, and of records of several threads, may be another each time.
     lines.sort();
     lines
 }

@@ -29,7 +29,7 @@ const FUNCTIONS: usize = 500;
 const BYTES: u64 = 1 << 20;
 /// The symbol by which the file is glibc's C library, or has it inside.
 const FATAL: &str = "__libc_fatal";
-/// What else ends the process there.
+/// Other functions that end the process there.
 const ENDS: [&str; 6] = [
     "__assert_fail",
     "__assert_perror_fail",
@@ -68,7 +68,7 @@ pub struct TailJump {
 enum Slot {
     /// The dynamic linker fills it, with this symbol's function.
     Symbol(String),
-    /// It does with the function that a resolver chooses.
+    /// The function that a resolver chooses is there.
     Resolved,
 }
 
@@ -97,7 +97,7 @@ struct Frames<'a> {
     index: Index<'a>,
 }
 
-/// Where the frame of an address is.
+/// Place of the frame of an address.
 enum Index<'a> {
     /// The file's own table.
     Header(ParsedEhFrameHdr<EndianSlice<'a, LittleEndian>>),
@@ -158,7 +158,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Where the caller's stack begins, from a register, in each part of a function. `None` where that is computed.
+    /// The beginning of the caller's stack, from a register, in each part of a function. `None` where that is computed.
     fn rows(&self, frame: &Frame<'a>) -> Option<Vec<Row>> {
         let mut context = UnwindContext::new();
         let mut rows = frame.rows(&self.section, &self.bases, &mut context).ok()?;

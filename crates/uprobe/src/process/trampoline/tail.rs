@@ -7,7 +7,7 @@
 //! So nothing is kept for a thread or a call, and a call may be left by `longjmp`, go on in another thread, or be copied
 //! with the process by `fork`.
 //!
-//! Where no entry near the hash is free, the call is missed. So it is where the return address is a stub of the same table:
+//! A call is missed if no entry near the hash is free. So it is where the return address is a stub of the same table:
 //! functions that jump to each other without end would fill it.
 
 use super::{
@@ -42,7 +42,7 @@ pub(in super::super) struct Table {
 /// The jump that a function had when its return address was replaced: without it, the probe is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Condition {
-    /// Where the jump's distance is.
+    /// Offset of the jump's distance.
     pub(in super::super) address: u64,
     /// The distance.
     pub(in super::super) distance: i32,

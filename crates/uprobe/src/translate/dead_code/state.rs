@@ -77,7 +77,7 @@ impl State {
         self.stack.clear();
     }
 
-    /// What a call leaves: R6 to R9. A function or a helper may have written the stack through its arguments.
+    /// The part that a call leaves: R6 to R9. A function or a helper may have written the stack through its arguments.
     pub(super) fn forget_called(&mut self) {
         self.registers[..6].fill(Value::Unknown);
         self.forget_stack();

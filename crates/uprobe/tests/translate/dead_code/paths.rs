@@ -86,7 +86,7 @@ fn a_dead_branch_is_not_translated() {
     }
 }
 
-/// What comes of it: jumps over nothing are nothing too, and there is no machine code for them.
+/// The result: jumps over nothing are nothing too, and there is no machine code for them.
 #[test]
 fn jumps_over_dead_code_vanish() {
     let program = join(&[
@@ -349,7 +349,7 @@ fn what_cant_be_followed_stays() {
     assert_eq!(reduced(&[]), []);
 }
 
-/// Of any instructions there is an answer, as long as they are, in which nothing more is dead.
+/// Any instructions have an answer, as long as they are, in which nothing more is dead.
 #[test]
 fn any_instructions_have_an_answer() {
     let mut random = Random::new(1);
