@@ -48,8 +48,6 @@ const volatile struct {
 	__u64 divisor, each_record;
 } options = { 1, 1 };
 
-__u64 cookies;
-
 struct record {
 	__u64 argument;
 	__u64 result;
@@ -93,7 +91,7 @@ int BPF_UPROBE(on_entry, __u64 argument)
 	add_for_cpu(&by_rest_and_cpu, rest, weight ? *weight : 0);
 	add_for_cpu(&by_cpu, rest & 3, 1);
 	add(&sums, rest & 3, argument);
-	__sync_fetch_and_add(&cookies, bpf_get_attach_cookie(ctx));
+	add(&by_rest, 101, bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
