@@ -24,6 +24,9 @@ type Update = unsafe extern "C" fn(*const MapDescriptor, *const u8, *const u8, u
 type Delete = unsafe extern "C" fn(*const MapDescriptor, *const u8) -> i64;
 type Callback =
     unsafe extern "C" fn(*const MapDescriptor, *const u8, *const u8, *mut c_void) -> i64;
+#[cfg(test)]
+pub(super) type RunInTurn =
+    unsafe extern "C" fn(*mut u8, unsafe extern "C" fn(*const u8) -> u64, *mut u8) -> u64;
 type ForEach = unsafe extern "C" fn(*const MapDescriptor, Callback, *mut c_void, u64) -> i64;
 
 /// Functions of the helpers. Each takes a descriptor of memory that is mapped here, and keys and values of its sizes.
@@ -33,6 +36,8 @@ pub(super) struct OwnHelpers {
     pub(super) update: Update,
     pub(super) delete: Delete,
     pub(super) for_each: ForEach,
+    #[cfg(test)]
+    pub(super) run_in_turn: RunInTurn,
 }
 
 impl OwnHelpers {
@@ -77,6 +82,10 @@ impl OwnHelpers {
                 update: std::mem::transmute::<*const c_void, Update>(at(UPDATE)),
                 delete: std::mem::transmute::<*const c_void, Delete>(at(DELETE)),
                 for_each: std::mem::transmute::<*const c_void, ForEach>(at(FOR_EACH)),
+                #[cfg(test)]
+                run_in_turn: std::mem::transmute::<*const c_void, RunInTurn>(
+                    ptr::with_exposed_provenance(blob.run_in_turn as usize),
+                ),
             })
         }
     }

@@ -86,3 +86,62 @@ pub(super) fn entry(
         reason: error.to_string(),
     })
 }
+
+#[cfg(test)]
+#[allow(unsafe_code, reason = "calls a helper's function")]
+mod tests {
+    use super::*;
+    use crate::probes::own_helpers::OwnHelpers;
+    use std::sync::{Mutex, atomic::AtomicU64};
+
+    /// Offset of the CPU in a probe's frame (`blob/types.h`), and bytes of a frame.
+    const TURN: usize = 208;
+    const FRAME: usize = 512;
+    /// A holder that is no other test's.
+    const OTHER: u32 = 77;
+
+    /// The CPU whose values the program had, and the holder of the first one then.
+    static SEEN: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+
+    unsafe extern "C" fn program(frame: *const u8) -> u64 {
+        // SAFETY: the frame of the test.
+        let cpu = unsafe { frame.add(TURN).cast::<u64>().read_unaligned() };
+        SEEN.lock().unwrap().push(cpu);
+        let holder = TURNS.load(Ordering::Relaxed) as usize + HOLDERS + cpu as usize * HOLDER;
+        // SAFETY: the turns of the test, which live longer.
+        let held = unsafe { (holder as *const u32).read_volatile() };
+        u64::from(held != 0)
+    }
+
+    #[test]
+    fn a_run_has_values_that_no_other_has_or_is_missed() {
+        let turns = Turns::create().unwrap();
+        TURNS.store(turns.memory.address(), Ordering::Relaxed);
+        let run = || {
+            let mut frame = [0_u8; FRAME];
+            let helpers = OwnHelpers::get().unwrap();
+            let turns = turns.memory.address() as *mut u8;
+            // SAFETY: a frame and turns, as the function takes them.
+            unsafe { (helpers.run_in_turn)(frame.as_mut_ptr(), program, turns) }
+        };
+        let hold = |cpu: usize, holder| {
+            let at = turns.memory.half(HOLDERS + cpu * HOLDER);
+            at.store(holder, Ordering::Relaxed);
+        };
+        for free in 0..turns.cpus() {
+            (0..turns.cpus()).for_each(|cpu| hold(cpu, if cpu == free { 0 } else { OTHER }));
+            assert_eq!(run(), 1, "it holds them meanwhile");
+            assert_eq!(SEEN.lock().unwrap().pop(), Some(free as u64));
+            assert!(turns.holders().iter().all(|&(cpu, _)| cpu != free));
+        }
+        assert_eq!(turns.missed(), 0);
+        (0..turns.cpus()).for_each(|cpu| hold(cpu, OTHER));
+        run();
+        assert_eq!((SEEN.lock().unwrap().pop(), turns.missed()), (None, 1));
+        turns.release(0, OTHER + 1);
+        assert_eq!(turns.holders().len(), turns.cpus());
+        turns.release(0, OTHER);
+        assert_eq!(turns.holders().len(), turns.cpus() - 1);
+    }
+}

@@ -186,3 +186,66 @@ fn tags(instructions: &[u8]) -> [[u8; TAG_BYTES]; 2] {
     let first = |digest: &[u8]| digest[..TAG_BYTES].try_into().expect("digests are longer");
     [first(&Sha256::digest(&bytes)), first(&Sha1::digest(&bytes))]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    const INSTRUCTIONS: [u8; 16] = [0x18, 0x11, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    fn captured(named: &[u32], before: u64) -> Captured {
+        Captured {
+            tags: tags(&INSTRUCTIONS),
+            named: named.to_owned(),
+            before: Duration::from_secs(before),
+            instructions: Vec::new(),
+            maps: named.to_owned(),
+            unknown: None,
+        }
+    }
+
+    fn known(tag: [u8; TAG_BYTES], maps: &[u32], loaded: u64) -> Known {
+        Known {
+            id: 1,
+            name: String::new(),
+            fd: File::open("/dev/null").unwrap().into(),
+            tag,
+            maps: maps.to_owned(),
+            loaded: Duration::from_secs(loaded),
+        }
+    }
+
+    #[test]
+    fn a_program_is_known_by_tag_maps_and_time() {
+        let all = [captured(&[3], 10), captured(&[4], 20), captured(&[3], 30)];
+        let [newer, older] = tags(&INSTRUCTIONS);
+        let found = |tag, maps: &[u32], loaded| {
+            let found = Captured::find(&all, &known(tag, maps, loaded));
+            found.map(|one| one.before.as_secs())
+        };
+        assert_eq!(found(newer, &[4], 50), Some(20));
+        assert_eq!(found(older, &[4], 50), Some(20));
+        // libbpf binds further maps to it.
+        assert_eq!(found(newer, &[4, 9], 50), Some(20));
+        assert_eq!(found(newer, &[3], 50), Some(30));
+        assert_eq!(found(newer, &[3], 29), Some(10));
+        assert_eq!(found(newer, &[3], 9), None);
+        assert_eq!(found(newer, &[5], 50), None);
+        assert_eq!(found([0; TAG_BYTES], &[3], 50), None);
+    }
+
+    #[test]
+    fn tags_leave_out_the_files_of_maps_alone() {
+        let mut other = INSTRUCTIONS;
+        other[4] = 9;
+        assert_eq!(tags(&INSTRUCTIONS), tags(&other));
+        other[12] = 1;
+        assert_eq!(tags(&INSTRUCTIONS), tags(&other));
+        other[2] = 1;
+        assert_ne!(tags(&INSTRUCTIONS), tags(&other));
+        // Of a number, all of it counts.
+        let number = |value| [0x18, 0x01, 0, 0, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_ne!(tags(&number(1)), tags(&number(2)));
+    }
+}
