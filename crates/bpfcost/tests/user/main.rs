@@ -68,8 +68,8 @@ fn bpftrace_prints_the_same_in_both_ways() {
             "2001 target PID",
         ),
         (
-            "uretprobe:TARGET:work { @[ustack(3)] = count(); }",
-            "]: 1249",
+            "uretprobe:TARGET:work { @[ustack(2)] = count(); }",
+            "]: 1250",
         ),
         ("usdt:TARGET:test:called { @u = count(); }", "@u: 5000"),
         // Programs that differ in nothing but their maps.

@@ -33,6 +33,16 @@ static __attribute__((noinline, noclone)) unsigned long call(unsigned long a)
 	return wrong;
 }
 
+/* So that the two innermost callers of work() are always the same. */
+static __attribute__((noinline, noclone)) unsigned long step(unsigned long a)
+{
+	unsigned long wrong = call(a);
+
+	/* Not a tail call. */
+	asm volatile("" : "+r"(wrong));
+	return wrong;
+}
+
 /* The first calls one after the other: a probe may miss a new thread's first call while another's is under way. */
 static void *run(void *number)
 {
@@ -40,11 +50,11 @@ static void *run(void *number)
 
 	pthread_mutex_lock(&first);
 	if (a < calls)
-		wrong += call(a);
+		wrong += step(a);
 	pthread_mutex_unlock(&first);
 	pthread_barrier_wait(&all);
 	for (a += THREADS; a < calls; a += THREADS)
-		wrong += call(a);
+		wrong += step(a);
 	return (void *)wrong;
 }
 

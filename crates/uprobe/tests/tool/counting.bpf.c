@@ -29,7 +29,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, 64);
 	__uint(key_size, sizeof(__u32));
-	__uint(value_size, 4 * sizeof(__u64));
+	/* More would be of several callers, which might have one place. */
+	__uint(value_size, 2 * sizeof(__u64));
 } stacks SEC(".maps");
 
 struct {

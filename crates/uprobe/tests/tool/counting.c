@@ -14,8 +14,10 @@
 #include <bpf/libbpf.h>
 
 #define WEIGHTS 7
-/* Milliseconds without a record, after which all have come. */
-#define QUIET	300
+/* Milliseconds of a look for records. */
+#define LOOK	100
+
+static int records, samples;
 
 static struct bpf_object *object;
 
@@ -32,6 +34,7 @@ static void print_bytes(const unsigned char *bytes, int number)
 
 static int on_record(void *kind, void *data, size_t bytes)
 {
+	*(*(char *)kind == 'r' ? &records : &samples) += 1;
 	printf("record %s ", (char *)kind);
 	print_bytes(data, 40);
 	printf(" %zu\n", bytes >= 40 ? (size_t)40 : bytes);
@@ -74,7 +77,7 @@ static void dump(const char *name, int cpus)
 static void dump_stacks(void)
 {
 	__u32 key, next;
-	__u64 frames[4];
+	__u64 frames[2];
 	int has_key = 0;
 
 	while (!bpf_map_get_next_key(map("stacks"), has_key ? &key : NULL, &next)) {
@@ -83,7 +86,7 @@ static void dump_stacks(void)
 		if (bpf_map_lookup_elem(map("stacks"), &key, frames))
 			continue;
 		printf("stack");
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 2; i++)
 			printf(" %llx", frames[i]);
 		printf("\n");
 	}
@@ -194,11 +197,12 @@ int main(int argc, char **argv)
 			links[0] = NULL;
 			printf("detached\n");
 		}
-		if (!strcmp(line, "poll\n")) {
-			while (perf_buffer__poll(perf, QUIET) > 0)
-				;
-			while (ring_buffer__poll(ring, QUIET) > 0)
-				;
+		/* Until there are so many. */
+		if (!strncmp(line, "poll ", 5)) {
+			while (samples < atoi(line + 5))
+				perf_buffer__poll(perf, LOOK);
+			while (records < atoi(line + 5))
+				ring_buffer__poll(ring, LOOK);
 			printf("polled\n");
 		}
 		if (!strcmp(line, "dump\n")) {

@@ -21,7 +21,7 @@ const CALLS: u64 = 20_000;
 fn printed(tool: &mut Running, target: &mut common::Target) -> Vec<String> {
     assert_eq!(tool.line(), "attached 0 0");
     call(target, CALLS);
-    tool.send("poll");
+    tool.send(&format!("poll {}", CALLS / 10));
     let mut lines = tool.until("polled");
     tool.send("dump");
     lines.extend(tool.until("end"));
@@ -245,8 +245,6 @@ fn a_process_that_ends_ends_its_probes_alone() {
     assert_eq!(running.line(), "attached 0 0");
     call(&mut target, 100);
     target.kill();
-    running.send("poll");
-    running.until("polled");
     running.send("dump");
     let lines = running.until("end");
     assert!(lines.contains(&"by_rest 1 15".to_owned()), "{lines:?}");
