@@ -142,7 +142,7 @@ fn words(counts: ToolCounts) -> String {
         (counts.lost, "records lost before"),
         (
             counts.overflowed,
-            "records for which the tool's buffers had no room",
+            "records that the tool's buffers did not take",
         ),
     ] {
         if some > 0 {

@@ -168,21 +168,6 @@ impl Running {
         lines.map(|line| line.expect("its output")).collect()
     }
 
-    /// Waits until the tool holds its last probe: a link for each entry and return.
-    pub(crate) fn until_held(&self, places: usize) {
-        let held = || {
-            let pid = self.process();
-            let files = fs::read_dir(format!("/proc/{pid}/fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let links = files.filter_map(|file| fs::read_link(file.path()).ok());
-            let is_link = |link: &PathBuf| link.as_os_str() == "anon_inode:bpf_link";
-            links.filter(is_link).count()
-        };
-        until("the links are there", || held() >= places);
-    }
-
     /// The tool's process.
     fn process(&self) -> u32 {
         match self.way {

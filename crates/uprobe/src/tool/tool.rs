@@ -113,7 +113,8 @@ pub struct ToolCounts {
     pub records: u64,
     /// Records that the process had no room for, or that were too long.
     pub lost: u64,
-    /// Records that the tool's own buffers had no room for. A perf buffer tells the tool about them.
+    /// Records that the tool's own buffers did not take: they had no room, of which a perf buffer tells the tool, or were not
+    /// open yet.
     pub overflowed: u64,
 }
 
