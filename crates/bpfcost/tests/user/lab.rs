@@ -165,7 +165,9 @@ impl Running {
     /// The next lines of its output.
     pub(crate) fn lines(&mut self, number: usize) -> Vec<String> {
         let lines = self.output.by_ref().lines().take(number);
-        lines.map(|line| line.expect("its output")).collect()
+        let lines: Vec<String> = lines.map(|line| line.expect("its output")).collect();
+        assert_eq!(lines.len(), number, "it ended");
+        lines
     }
 
     /// The tool's process.
