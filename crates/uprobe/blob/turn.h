@@ -42,14 +42,14 @@ static u64 own_values(const struct map *map)
 static u64 take_turn(struct turns *turns, u32 self)
 {
 	u64 at = cpu_and_node() & CPU_MASK, tries;
-	u32 nobody;
+	u32 none;
 
 	for (tries = 0; tries < turns->cpus; tries++, at++) {
 		if (at >= turns->cpus)
 			at = 0;
-		nobody = 0;
+		none = 0;
 		if (!__atomic_load_n(&turns->turn[at].holder, __ATOMIC_RELAXED) &&
-		    __atomic_compare_exchange_n(&turns->turn[at].holder, &nobody, self, 0,
+		    __atomic_compare_exchange_n(&turns->turn[at].holder, &none, self, 0,
 						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return at;
 	}

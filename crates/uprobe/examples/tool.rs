@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             break status;
         }
     };
-    eprintln!("{status}, {:?}", tool.finish()?);
-    Ok(())
+    let (counts, restored) = tool.finish();
+    eprintln!("{status}, {counts:?}");
+    Ok(restored?)
 }

@@ -68,8 +68,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     command.args(arguments);
     let mut tool = Tool::start(command, only).map_err(explained)?;
     let status = watch(args, &mut tool, &ended)?;
-    let counts = tool.finish()?;
+    let (counts, restored) = tool.finish();
     note!("{}", words(counts));
+    restored?;
     Ok(code(status))
 }
 
@@ -114,6 +115,11 @@ fn show(verbose: bool, event: &ToolEvent<'_>) {
             note!("note: process {pid} is not probed: {}", cleaned(reason));
         }
         ToolEvent::Refused { program, reason } => {
+            let program = if program.is_empty() {
+                "a program without a name"
+            } else {
+                program
+            };
             note!(
                 "{} is not attached: {}",
                 bpfcost_text::line(program),

@@ -255,7 +255,7 @@ pub(crate) struct Code {
 
 impl Code {
     /// That of a file which it executes.
-    pub(crate) fn of(pid: u32, file: &str) -> Self {
+    pub(crate) fn new(pid: u32, file: &str) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("mappings");
         let mut lines = maps.lines();
         let code = lines.find(|line| line.contains(" r-xp ") && line.ends_with(file));

@@ -144,7 +144,7 @@ fn what_is_refused_is_said_with_the_reason() {
         return;
     }
     let called = Called::start();
-    let code = Code::of(called.id(), "/target");
+    let code = Code::new(called.id(), "/target");
     let script = format!("uprobe:{}:work {{ @ = curtask; }}", called.path().display());
     let pid = called.id().to_string();
     let tool = Tool::new();
@@ -169,7 +169,7 @@ fn a_map_of_user_space_is_not_read_in_the_kernel() {
         return;
     }
     let mut called = Called::start();
-    let code = Code::of(called.id(), "/target");
+    let code = Code::new(called.id(), "/target");
     let script = format!(
         "uprobe:{}:work {{ @n[1] = arg0; }} END {{ printf(\"%d\\n\", @n[1]); }}",
         called.path().display()
@@ -191,7 +191,7 @@ fn a_flood_of_records_does_not_keep_it_from_its_end() {
         return;
     }
     let mut called = Called::start();
-    let code = Code::of(called.id(), "/target");
+    let code = Code::new(called.id(), "/target");
     let script = format!(
         "uprobe:{}:work {{ printf(\"%d\\n\", arg0); }}",
         called.path().display()
@@ -270,13 +270,13 @@ fn kills_leave_no_tool_and_no_probe() {
     let mut called = Called::start();
     let script = format!("uprobe:{}:work {{ @ = count(); }}", called.path().display());
     let arguments = ["-q".to_owned(), "-e".to_owned(), script];
-    let code = Code::of(called.id(), "/target");
-    for whom in ["bpfcost", "bpftrace"] {
+    let code = Code::new(called.id(), "/target");
+    for victim in ["bpfcost", "bpftrace"] {
         let tool = Running::start(called.id(), "bpftrace", &arguments, Way::User);
         code.until_probed(1);
         called.call(100);
         let (own, bpftrace) = tool.processes();
-        let killed = if whom == "bpfcost" { own } else { bpftrace };
+        let killed = if victim == "bpfcost" { own } else { bpftrace };
         let sent = Command::new("sh")
             .args(["-c", &format!("kill -KILL {killed}")])
             .status();
@@ -284,7 +284,7 @@ fn kills_leave_no_tool_and_no_probe() {
         let said = tool.end();
         assert_eq!(
             said.code,
-            if whom == "bpfcost" { None } else { Some(137) },
+            if victim == "bpfcost" { None } else { Some(137) },
             "{said:?}"
         );
         lab::until_gone(bpftrace);

@@ -9,8 +9,8 @@
 use super::{
     argument::null,
     failure::{Failure, Result, answer},
-    handle::{Handle, locked},
-    maps::key,
+    handle::Handle,
+    maps::{key, on_map},
 };
 use bpfcost_uprobe::probes::Map;
 use std::ffi::{c_char, c_int, c_void};
@@ -33,7 +33,7 @@ struct Copied {
 }
 
 impl Copied {
-    fn of_threads(key: Vec<u8>, values: &[Vec<u8>]) -> Self {
+    fn from_threads(key: Vec<u8>, values: &[Vec<u8>]) -> Self {
         Copied {
             key,
             values: values.concat(),
@@ -47,7 +47,7 @@ fn all_entries(map: &Map<'_>) -> Result<Vec<Copied>> {
         Ok(plain) => plain,
         Err(error) => {
             let entries = map.entries_of_threads().map_err(|_| error)?.into_iter();
-            let copied = entries.map(|(key, values)| Copied::of_threads(key, &values));
+            let copied = entries.map(|(key, values)| Copied::from_threads(key, &values));
             return Ok(copied.collect());
         }
     };
@@ -59,7 +59,7 @@ fn all_entries(map: &Map<'_>) -> Result<Vec<Copied>> {
     Ok(copied.collect())
 }
 
-fn of_threads(map: &Map<'_>, key: &[u8]) -> Result<Copied> {
+fn values_of_threads(map: &Map<'_>, key: &[u8]) -> Result<Copied> {
     let values = match map.of_threads_by_key(key) {
         Ok(values) => {
             values.ok_or_else(|| Failure::new(libc::ENOENT, "the map has no such key"))?
@@ -70,7 +70,7 @@ fn of_threads(map: &Map<'_>, key: &[u8]) -> Result<Copied> {
             map.of_threads(index.map_err(|_| error)?)?
         }
     };
-    Ok(Copied::of_threads(key.to_vec(), &values))
+    Ok(Copied::from_threads(key.to_vec(), &values))
 }
 
 /// Calls a function of the caller's for each entry.
@@ -105,12 +105,9 @@ unsafe extern "C" fn bpfcost_uprobe_map_each(
 ) -> c_int {
     answer(|| {
         let take = take.ok_or_else(|| null("the function"))?;
+        let copy = |map: &Map<'_>| Ok((all_entries(map)?, map.loaded().value_size as usize));
         // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        let (entries, value_size) = (all_entries(&map)?, map.loaded().value_size as usize);
-        drop(opened);
+        let (entries, value_size) = unsafe { on_map(handle, name, copy) }?;
         // SAFETY: the same.
         unsafe { give(&entries, value_size, take, context) };
         Ok(())
@@ -129,14 +126,14 @@ unsafe extern "C" fn bpfcost_uprobe_map_threads(
 ) -> c_int {
     answer(|| {
         let take = take.ok_or_else(|| null("the function"))?;
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
+        let copy = |map: &Map<'_>| {
+            // SAFETY: the caller keeps to the header, here and below.
+            let key = unsafe { self::key(map, key, key_size) }?;
+            let values = values_of_threads(map, key)?;
+            Ok((values, map.loaded().value_size as usize))
+        };
         // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        // SAFETY: the same.
-        let key = unsafe { self::key(&map, key, key_size) }?;
-        let (entry, value_size) = (of_threads(&map, key)?, map.loaded().value_size as usize);
-        drop(opened);
+        let (entry, value_size) = unsafe { on_map(handle, name, copy) }?;
         // SAFETY: the same.
         unsafe { give(&[entry], value_size, take, context) };
         Ok(())

@@ -42,7 +42,7 @@ impl Failure {
     }
 
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
-        Failure::new(of_system(error), format!("{what}: {error}"))
+        Failure::new(system_errno(error), format!("{what}: {error}"))
     }
 }
 
@@ -57,11 +57,11 @@ impl<E: Into<probes::Error>> From<E> for Failure {
 fn code(error: &probes::Error) -> c_int {
     use probes::Error as E;
     match error {
-        E::Object(error) => of_object(error),
-        E::Process(error) => of_process(error),
+        E::Object(error) => object_errno(error),
+        E::Process(error) => process_errno(error),
         E::NoProgram { .. } | E::NoMap { .. } => libc::ENOENT,
         E::WrongMap { .. } => libc::EINVAL,
-        E::Map { source, .. } | E::System { source, .. } => of_system(source),
+        E::Map { source, .. } | E::System { source, .. } => system_errno(source),
         E::ThreadMemory { .. } => libc::ENOMEM,
         E::ArenaTaken { .. } => libc::EBUSY,
         E::Ring { .. } => libc::EIO,
@@ -73,20 +73,20 @@ fn code(error: &probes::Error) -> c_int {
     }
 }
 
-fn of_object(error: &object::Error) -> c_int {
+fn object_errno(error: &object::Error) -> c_int {
     match error {
         object::Error::Rejected { .. } => libc::EACCES,
         object::Error::Constant { .. } => libc::EINVAL,
         object::Error::Load { .. } if error.is_denied() => libc::EPERM,
         object::Error::Open { .. } | object::Error::Load { .. } => libc::ENOEXEC,
         object::Error::Pages { source, .. } | object::Error::Slots { source, .. } => {
-            of_system(source)
+            system_errno(source)
         }
         object::Error::Arena { .. } | object::Error::OtherProgram { .. } => libc::EOPNOTSUPP,
     }
 }
 
-fn of_process(error: &process::Error) -> c_int {
+fn process_errno(error: &process::Error) -> c_int {
     use process::Error as E;
     match error {
         E::NoProcess { .. } | E::Gone { .. } => libc::ESRCH,
@@ -102,7 +102,7 @@ fn of_process(error: &process::Error) -> c_int {
         E::Ambiguous { .. } => libc::EINVAL,
         E::Replaced { .. } => libc::ESTALE,
         E::NoGap { .. } | E::Full { .. } | E::ThreadMemory { .. } => libc::ENOMEM,
-        E::Remote { source, .. } | E::System { source, .. } => of_system(source),
+        E::Remote { source, .. } | E::System { source, .. } => system_errno(source),
         E::Architecture { .. }
         | E::NoFsGsBase
         | E::GsTaken { .. }
@@ -115,14 +115,14 @@ fn of_process(error: &process::Error) -> c_int {
     }
 }
 
-fn of_system(error: &io::Error) -> c_int {
+fn system_errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Does what a call is for. Returns what C gets.
 pub(crate) fn answer(work: impl FnOnce() -> Result<()>) -> c_int {
     let done = panic::catch_unwind(AssertUnwindSafe(work));
-    let done = done.unwrap_or_else(|panic| Err(of_panic(panic.as_ref())));
+    let done = done.unwrap_or_else(|panic| Err(panic_failure(panic.as_ref())));
     let Err(failure) = done else {
         return 0;
     };
@@ -131,7 +131,7 @@ pub(crate) fn answer(work: impl FnOnce() -> Result<()>) -> c_int {
     -failure.code
 }
 
-fn of_panic(panic: &(dyn std::any::Any + Send)) -> Failure {
+fn panic_failure(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("a panic");

@@ -37,6 +37,22 @@ impl Opened {
     }
 }
 
+/// Does something with the map that C names.
+///
+/// # Safety
+///
+/// Handle and name are as the header says.
+pub(crate) unsafe fn on_map<T>(
+    handle: *mut Handle,
+    name: *const c_char,
+    work: impl FnOnce(&Map<'_>) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: as the caller promises.
+    let opened = unsafe { locked(handle) }?;
+    // SAFETY: as the caller promises.
+    work(&unsafe { opened.map(name) }?)
+}
+
 /// A key, which has to be as long as the map's are.
 ///
 /// # Safety
@@ -71,11 +87,7 @@ unsafe extern "C" fn bpfcost_uprobe_map_info(
     name: *const c_char,
     info: *mut Info,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
+    let work = |map: &Map<'_>| {
         let loaded = map.loaded();
         let known = Info {
             kind: loaded.kind as u32,
@@ -85,9 +97,11 @@ unsafe extern "C" fn bpfcost_uprobe_map_info(
             read_only: loaded.is_read_only.into(),
             reserved: 0,
         };
-        // SAFETY: the same.
+        // SAFETY: the caller keeps to the header.
         unsafe { write(info, known, "the place for the map's sizes") }
-    })
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }
 
 /// Copies the value of a key.
@@ -100,18 +114,16 @@ unsafe extern "C" fn bpfcost_uprobe_map_get(
     value: *mut c_void,
     value_size: usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        // SAFETY: the same.
-        let key = unsafe { self::key(&map, key, key_size) }?;
-        check_size(&map, "value", map.loaded().value_size, value_size)?;
-        let found = map.get(key)?.ok_or_else(|| no_key(&map))?;
-        // SAFETY: the same.
+    let work = |map: &Map<'_>| {
+        // SAFETY: the caller keeps to the header.
+        let key = unsafe { self::key(map, key, key_size) }?;
+        check_size(map, "value", map.loaded().value_size, value_size)?;
+        let found = map.get(key)?.ok_or_else(|| no_key(map))?;
+        // SAFETY: the caller keeps to the header.
         unsafe { write_all(value.cast(), value_size, &found, "the place for the value") }
-    })
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }
 
 /// Gives a key a value.
@@ -124,18 +136,16 @@ unsafe extern "C" fn bpfcost_uprobe_map_set(
     value: *const c_void,
     value_size: usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        // SAFETY: the same.
-        let key = unsafe { self::key(&map, key, key_size) }?;
-        check_size(&map, "value", map.loaded().value_size, value_size)?;
-        // SAFETY: the same.
+    let work = |map: &Map<'_>| {
+        // SAFETY: the caller keeps to the header.
+        let key = unsafe { self::key(map, key, key_size) }?;
+        check_size(map, "value", map.loaded().value_size, value_size)?;
+        // SAFETY: the caller keeps to the header.
         let value = unsafe { bytes(value, value_size, "the value") }?;
         Ok(map.set(key, value)?)
-    })
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }
 
 /// Removes a key.
@@ -146,16 +156,14 @@ unsafe extern "C" fn bpfcost_uprobe_map_delete(
     key: *const c_void,
     key_size: usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        // SAFETY: the same.
-        let key = unsafe { self::key(&map, key, key_size) }?;
+    let work = |map: &Map<'_>| {
+        // SAFETY: the caller keeps to the header.
+        let key = unsafe { self::key(map, key, key_size) }?;
         let was_there = map.delete(key)?;
-        was_there.then_some(()).ok_or_else(|| no_key(&map))
-    })
+        was_there.then_some(()).ok_or_else(|| no_key(map))
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }
 
 /// Gives all threads a value at an index.
@@ -167,16 +175,14 @@ unsafe extern "C" fn bpfcost_uprobe_map_set_threads(
     value: *const c_void,
     value_size: usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
-        check_size(&map, "value", map.loaded().value_size, value_size)?;
-        // SAFETY: the same.
+    let work = |map: &Map<'_>| {
+        check_size(map, "value", map.loaded().value_size, value_size)?;
+        // SAFETY: the caller keeps to the header.
         let value = unsafe { bytes(value, value_size, "the value") }?;
         Ok(map.set_of_threads(index, value)?)
-    })
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }
 
 /// Copies the addresses of a stack, and writes how many there are.
@@ -189,16 +195,14 @@ unsafe extern "C" fn bpfcost_uprobe_map_stack(
     room: usize,
     count: *mut usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: the caller keeps to the header, here and below.
-        let opened = unsafe { locked(handle) }?;
-        // SAFETY: the same.
-        let map = unsafe { opened.map(name) }?;
+    let work = |map: &Map<'_>| {
         check(count, 1, "the place for the depth")?;
-        let found = map.stack(number)?.ok_or_else(|| no_key(&map))?;
-        // SAFETY: the same.
+        let found = map.stack(number)?.ok_or_else(|| no_key(map))?;
+        // SAFETY: the caller keeps to the header.
         unsafe { write_all(addresses, room, &found, "addresses") }?;
-        // SAFETY: the same.
+        // SAFETY: the caller keeps to the header.
         unsafe { write(count, found.len(), "the place for the depth") }
-    })
+    };
+    // SAFETY: the caller keeps to the header.
+    answer(|| unsafe { on_map(handle, name, work) })
 }

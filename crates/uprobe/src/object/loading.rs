@@ -67,7 +67,7 @@ pub struct LoadedProgram {
 impl LoadedProgram {
     /// A program that another process has loaded. `instructions` are those that it was loaded with, maps by the file
     /// descriptors of [`LoadedMap::fd`].
-    pub fn of_others(name: String, instructions: Vec<Instruction>, fd: OwnedFd) -> Self {
+    pub fn from_parts(name: String, instructions: Vec<Instruction>, fd: OwnedFd) -> Self {
         LoadedProgram {
             name,
             section: String::new(),
@@ -108,7 +108,7 @@ impl LoadedProgram {
 
 impl LoadedObject {
     /// One without programs and maps yet.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         LoadedObject {
             programs: Vec::new(),
             maps: Vec::new(),

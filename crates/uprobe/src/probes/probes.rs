@@ -124,7 +124,7 @@ impl Probes {
 
     /// For programs and maps of another process, which come later. Where the kernel has a value for each CPU, there is one
     /// for each CPU here too, as that process reads them.
-    pub fn of_others() -> Result<Self> {
+    pub fn for_tool() -> Result<Self> {
         let mut stores = Stores::create(&[])?;
         stores.turns = Some(Turns::create()?);
         Ok(Probes::with(LoadedObject::empty(), stores))

@@ -24,7 +24,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// The process of a thread.
-    pub(super) fn of_thread(thread: i32) -> io::Result<Self> {
+    pub(super) fn from_thread(thread: i32) -> io::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
         let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
         let pid = pid.and_then(|pid| pid.trim().parse().ok());

@@ -11,6 +11,13 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
+/// The two calls' numbers in programs of 32 bits, and the mark of calls with pointers of 32 bits.
+const PERF_EVENT_OPEN_32: u32 = 336;
+const BPF_32: u32 = 357;
+const X32: u32 = 1 << 30;
+/// The error of such calls: `EOPNOTSUPP`.
+const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32;
+
 /// `PERF_EVENT_IOC_SET_BPF`.
 pub(super) const SET_BPF: u32 = 0x4004_2408;
 
@@ -40,9 +47,17 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     let commands = equal_any(&COMMANDS);
     let mut program = vec![
         load(ARCHITECTURE_AT),
-        jump(ARCHITECTURE, 1, 0),
-        answer(libc::SECCOMP_RET_ALLOW),
+        jump(ARCHITECTURE, 5, 0),
+        // Programs of 32 bits: calls that are answered of others fail.
         load(NUMBER),
+        jump(PERF_EVENT_OPEN_32, 2, 0),
+        jump(BPF_32, 1, 0),
+        answer(libc::SECCOMP_RET_ALLOW),
+        answer(REFUSED),
+        load(NUMBER),
+        jump(X32 | libc::SYS_perf_event_open as u32, 1, 0),
+        jump(X32 | libc::SYS_bpf as u32, 0, 1),
+        answer(REFUSED),
         jump(libc::SYS_perf_event_open as u32, 0, 1),
         answer(libc::SECCOMP_RET_USER_NOTIF),
     ];

@@ -72,11 +72,11 @@ impl Forwarder {
         })
     }
 
-    /// Takes a record. It goes on its way with [`Self::flush`], or when there is no room for another.
-    pub(super) fn push(&mut self, record: &[u8]) -> Result<()> {
+    /// Takes a record, unless it is too long. It goes on its way with [`Self::flush`], or when there is no room for another.
+    pub(super) fn push(&mut self, record: &[u8]) -> Result<bool> {
         if record.len() >= RECORD {
             self.too_long += 1;
-            return Ok(());
+            return Ok(false);
         }
         let at = DATA + self.filled;
         self.batch.write(at, &(record.len() as u64).to_ne_bytes());
@@ -86,7 +86,7 @@ impl Forwarder {
         if self.filled >= BATCH {
             self.flush()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Has the kernel write what waits. A full buffer of the tool's loses records, as it does in the kernel.

@@ -144,7 +144,7 @@ impl Known {
     /// The program with these instructions, by a name that no other has.
     pub(super) fn with(self, captured: &Captured) -> LoadedProgram {
         let name = unique(&self.name, self.id);
-        LoadedProgram::of_others(name, captured.instructions.clone(), self.fd)
+        LoadedProgram::from_parts(name, captured.instructions.clone(), self.fd)
     }
 }
 

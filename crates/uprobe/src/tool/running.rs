@@ -98,7 +98,7 @@ impl Tool {
         let id = decoy::id(&event);
         let known = id.and_then(|id| Some((id, self.events.get(&id)?.clone())));
         let Some((id, (spot, whose))) = known else {
-            return self.attach_in_kernel(caller, program, report);
+            return self.run_in_kernel(caller, program, false, report);
         };
         let cookie = link.map_or(0, |link| link.cookie);
         let spots = vec![(spot, cookie)];
@@ -131,7 +131,7 @@ impl Tool {
     ) -> Answer {
         let whose = self.whose(call.pid.cast_signed());
         if !call.path.exists() || caller.probes_itself(&call.path, whose) {
-            return self.attach_in_kernel(caller, call.program, report);
+            return self.run_in_kernel(caller, call.program, false, report);
         }
         let is_return = call.flags & libbpf_rs::libbpf_sys::BPF_F_UPROBE_MULTI_RETURN != 0;
         let spots = call.spots.iter().map(|spot| {
@@ -245,7 +245,8 @@ impl Tool {
         let asks_for_numbers = helpers.any(|helper| helper == Some(PROCESS_NUMBERS));
         let name = program.name.clone();
         let unique = unique(&name, program.id);
-        if self.programs.insert(program.id) {
+        let mut there = self.probes.object().programs().iter();
+        if !there.any(|one| one.name == unique) {
             self.probes.add_program(program.with(captured));
         }
         Ok(Ready {
@@ -296,37 +297,25 @@ impl Tool {
         Ok(attached)
     }
 
-    /// A program that the kernel is about to run.
-    pub(super) fn attach_in_kernel(
-        &mut self,
-        caller: &Caller,
-        program: i32,
-        report: &mut Report<'_>,
-    ) -> Answer {
-        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
-            return Answer::GoOn;
-        };
-        let captured = Captured::find(&self.captured, &program);
-        let maps = captured.map_or(&[][..], |captured| &captured.maps);
-        match self.maps.use_in_kernel(maps) {
-            None => Answer::GoOn,
-            Some(map) => self.refuse_map(&program.name, map, report),
-        }
-    }
-
-    /// A program that the kernel is about to run once, for the tool: bpftrace's BEGIN and END. What it writes to maps before user
-    /// space has them is taken over.
+    /// A program that the kernel is about to run: from now on, or `once`, as bpftrace's BEGIN and END. What a single run writes
+    /// to maps before user space has them is taken over.
     pub(super) fn run_in_kernel(
         &mut self,
         caller: &Caller,
         program: i32,
+        once: bool,
         report: &mut Report<'_>,
     ) -> Answer {
         let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
             return Answer::GoOn;
         };
         let maps = Captured::find(&self.captured, &program).map_or(&[][..], |one| &one.maps);
-        match self.maps.in_user_space(maps) {
+        let conflict = if once {
+            self.maps.in_user_space(maps)
+        } else {
+            self.maps.use_in_kernel(maps)
+        };
+        match conflict {
             None => Answer::GoOn,
             Some(map) => self.refuse_map(&program.name, map, report),
         }
@@ -348,7 +337,7 @@ impl Tool {
     }
 
     /// Detaches programs that the tool has let go, and those of processes that ended.
-    pub(super) fn end_what_is_over(&mut self) -> Result<()> {
+    pub(super) fn end_what_is_over(&mut self) {
         let mut events: HashMap<i32, BTreeSet<u64>> = HashMap::new();
         let callers = &self.callers;
         let mut is_held = |holder: &Holder| match *holder {
@@ -366,7 +355,7 @@ impl Tool {
         let (held, left): (Vec<_>, Vec<_>) =
             running.into_iter().partition(|one| is_held(&one.holder));
         self.running = held;
-        left.into_iter().try_for_each(|one| self.end(one))?;
+        left.into_iter().for_each(|one| self.end(one));
         for index in 0..self.running.len() {
             if self.running[index].whose == Whose::All {
                 let attached = std::mem::take(&mut self.running[index].attached);
@@ -374,25 +363,31 @@ impl Tool {
                     .into_iter()
                     .partition(|one| self.probes.is_over(one));
                 self.running[index].attached = there;
-                over.into_iter().try_for_each(|one| self.detach(one))?;
+                over.into_iter().for_each(|one| self.detach(one));
             }
         }
-        Ok(())
     }
 
     /// Detaches a program from all processes, and counts what it did.
-    pub(super) fn end(&mut self, running: Running) -> Result<()> {
+    pub(super) fn end(&mut self, running: Running) {
         running
             .attached
             .into_iter()
-            .try_for_each(|one| self.detach(one))
+            .for_each(|one| self.detach(one));
     }
 
-    fn detach(&mut self, attached: Attached) -> Result<()> {
-        for counts in self.probes.detach_counted(attached)? {
-            self.counts.hits += counts.hits;
-            self.counts.missed += counts.missed;
+    /// An error of one process keeps no other from being restored.
+    fn detach(&mut self, attached: Attached) {
+        match self.probes.detach_counted(attached) {
+            Ok(all) => {
+                for counts in all {
+                    self.counts.hits += counts.hits;
+                    self.counts.missed += counts.missed;
+                }
+            }
+            Err(error) => {
+                self.failed.get_or_insert(error.into());
+            }
         }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A tool that runs, and the answers to its calls.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     io,
     os::fd::{AsFd as _, OwnedFd},
     process::{ChildStdin, ChildStdout, Command, ExitStatus},
@@ -50,8 +50,6 @@ pub struct Tool {
     pub(super) captured: Vec<Captured>,
     pub(super) maps: Maps,
     pub(super) probes: Probes,
-    /// The programs that are there, by the kernel's numbers.
-    pub(super) programs: BTreeSet<u32>,
     pub(super) running: Vec<Running>,
     /// Processes that start a file that is probed in all of them.
     pub(super) starts: Vec<Following>,
@@ -60,6 +58,8 @@ pub struct Tool {
     pub(super) images: Images,
     pub(super) counts: ToolCounts,
     looked: Instant,
+    /// The first error of a process that could not be restored.
+    pub(super) failed: Option<Error>,
     /// The end of the command, if it has ended.
     ended: Option<io::Result<ExitStatus>>,
     /// Looks without a record since the last one.
@@ -109,7 +109,7 @@ pub struct ToolCounts {
     pub hits: u64,
     /// Calls without the program.
     pub missed: u64,
-    /// Records that were handed on.
+    /// Records that the tool's own buffers took.
     pub records: u64,
     /// Records that the process had no room for, or that were too long.
     pub lost: u64,
@@ -132,7 +132,7 @@ impl Tool {
     /// Starts a command. `only` is the process that is meant where the command asks for all processes.
     pub fn start(command: Command, only: Option<i32>) -> Result<Self> {
         let decoys = Decoys::new().map_err(Error::system("uprobes of this kernel"))?;
-        let probes = Probes::of_others()?;
+        let probes = Probes::for_tool()?;
         let (process, listener) = Process::start(command)?;
         Ok(Tool {
             process,
@@ -144,7 +144,6 @@ impl Tool {
             captured: Vec::new(),
             maps: Maps::default(),
             probes,
-            programs: BTreeSet::new(),
             running: Vec::new(),
             starts: Vec::new(),
             forwarders: BTreeMap::new(),
@@ -152,14 +151,10 @@ impl Tool {
             images: Images::default(),
             counts: ToolCounts::default(),
             looked: Instant::now(),
+            failed: None,
             ended: None,
             quiet: 0,
         })
-    }
-
-    /// The command's process.
-    pub fn pid(&self) -> i32 {
-        self.process.pid
     }
 
     /// Takes the command's standard input and output, where they are pipes.
@@ -193,7 +188,7 @@ impl Tool {
             }
             self.attach_to_started(report)?;
             if self.looked.elapsed() >= LOOK_INTERVAL {
-                self.end_what_is_over()?;
+                self.end_what_is_over();
                 self.probes.release_turns();
                 // The process may map other files.
                 self.images.forget();
@@ -229,22 +224,25 @@ impl Tool {
         self.listener.wait(left.min(interval), starts)
     }
 
-    /// Detaches all programs. Returns what they did.
-    pub fn finish(mut self) -> Result<ToolCounts> {
-        for running in std::mem::take(&mut self.running) {
-            self.end(running)?;
-        }
-        self.forward()?;
+    /// Detaches all programs. Returns what they did, and the first error of a process that could not be restored: when this
+    /// process has ended, another one does that.
+    pub fn finish(mut self) -> (ToolCounts, Result<()>) {
+        let running = std::mem::take(&mut self.running);
+        running.into_iter().for_each(|one| self.end(one));
+        let forwarded = self.forward().map(drop);
         let mut counts = self.counts;
         let without_turn = self.probes.without_turn().min(counts.hits);
         counts.hits -= without_turn;
         counts.missed += without_turn;
         for (id, forwarder) in &self.forwarders {
             let map = self.probes.map_with_id(*id);
-            counts.lost += map.map_or(Ok(0), |map| map.dropped())? + forwarder.too_long;
+            let dropped = map.and_then(|map| map.dropped().ok()).unwrap_or(0);
+            counts.lost += dropped + forwarder.too_long;
             counts.overflowed += forwarder.refused();
         }
-        Ok(counts)
+        counts.records -= counts.overflowed;
+        let failed = self.failed.take();
+        (counts, failed.map_or(forwarded, Err))
     }
 
     fn answer(&mut self, notification: &Notification, report: &mut Report<'_>) {
@@ -273,7 +271,7 @@ impl Tool {
             return Some((caller, call));
         }
         // It is new, or runs another program now.
-        let caller = Rc::new(Caller::of_thread(thread).ok()?);
+        let caller = Rc::new(Caller::from_thread(thread).ok()?);
         let call = Call::read(notification, &caller).ok()?;
         self.callers.insert(thread, Rc::clone(&caller));
         self.listener
@@ -305,9 +303,9 @@ impl Tool {
             }
             Call::CreateLinks(links) => self.attach_links(caller, &links, report),
             Call::CreateLink(CreateLink { program, .. }) | Call::Attach { program } => {
-                self.attach_in_kernel(caller, program, report)
+                self.run_in_kernel(caller, program, false, report)
             }
-            Call::Run { program } => self.run_in_kernel(caller, program, report),
+            Call::Run { program } => self.run_in_kernel(caller, program, true, report),
             Call::Element(call) => self.with_map(caller, call.map, |server, map| {
                 server.element(&call, caller, map)
             }),
@@ -353,8 +351,10 @@ impl Tool {
         let mut done = Ok(());
         self.probes.consume_all(|map, record| {
             if let (Some(forwarder), true) = (forwarders.get_mut(&map), done.is_ok()) {
-                *records += 1;
-                done = forwarder.push(record);
+                match forwarder.push(record) {
+                    Ok(taken) => *records += u64::from(taken),
+                    Err(error) => done = Err(error),
+                }
             }
         })?;
         done?;
@@ -366,8 +366,7 @@ impl Tool {
 impl Drop for Tool {
     fn drop(&mut self) {
         for running in std::mem::take(&mut self.running) {
-            // A process that is gone has nothing to restore.
-            let _ = self.end(running);
+            self.end(running);
         }
     }
 }

@@ -114,7 +114,13 @@ impl Running {
         }
     }
 
-    /// `only`: the process that is meant by all processes.
+    /// One that has attached its two programs. `only`: the process that is meant by all processes.
+    pub(crate) fn attached(command: Command, only: Option<i32>) -> Self {
+        let mut running = Running::in_user_space(command, only);
+        assert_eq!(running.line(), "attached 0 0");
+        running
+    }
+
     pub(crate) fn in_user_space(command: Command, only: Option<i32>) -> Self {
         let (send, pipes) = mpsc::channel();
         let supervisor = thread::spawn(move || {
@@ -127,9 +133,11 @@ impl Running {
                     break status;
                 }
             };
+            let (counts, restored) = tool.finish();
+            restored.unwrap();
             Supervised {
                 code: status.code(),
-                counts: tool.finish().unwrap(),
+                counts,
                 events,
             }
         });

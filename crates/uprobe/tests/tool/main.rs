@@ -137,8 +137,7 @@ fn all_processes_are_those_that_run_and_those_that_start() {
     let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
     let (mut one, mut two) = (binary.start(&[]), binary.start(&[]));
     let command = tool.command(&one, -1, None);
-    let mut running = Running::in_user_space(command, None);
-    assert_eq!(running.line(), "attached 0 0");
+    let running = Running::attached(command, None);
     let mut late = binary.start(&[]);
     for (process, times) in [(&mut one, 100), (&mut two, 1000), (&mut late, 50)] {
         call(process, times);
@@ -164,8 +163,7 @@ fn of_all_processes_one_can_be_meant() {
     let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
     let (mut one, mut two) = (binary.start(&[]), binary.start(&[]));
     let command = tool.command(&one, -1, None);
-    let mut running = Running::in_user_space(command, Some(one.pid()));
-    assert_eq!(running.line(), "attached 0 0");
+    let running = Running::attached(command, Some(one.pid()));
     call(&mut one, 100);
     call(&mut two, 1000);
     assert_eq!(running.end().unwrap().counts.hits, 200);
@@ -187,8 +185,7 @@ fn a_program_ends_with_its_link_and_all_with_the_tool() {
     memory.read(work.address, &mut entry).unwrap();
     for round in 0..20 {
         let command = tool.command(&target, target.pid(), None);
-        let mut running = Running::in_user_space(command, None);
-        assert_eq!(running.line(), "attached 0 0");
+        let mut running = Running::attached(command, None);
         call(&mut target, 100);
         running.send("detach");
         assert_eq!(running.line(), "detached");
@@ -221,8 +218,7 @@ fn a_tool_may_be_started_by_others_and_fork() {
             .arg(counting.get_program())
             .args(counting.get_args());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running = Running::in_user_space(command, None);
-        assert_eq!(running.line(), "attached 0 0");
+        let running = Running::attached(command, None);
         call(&mut target, 100);
         let end = running.end().unwrap();
         assert_eq!(end.counts.hits, 200);
@@ -241,8 +237,7 @@ fn a_process_that_ends_ends_its_probes_alone() {
     let tool = Counting::compile();
     let (_binary, mut target) = called();
     let command = tool.command(&target, target.pid(), None);
-    let mut running = Running::in_user_space(command, None);
-    assert_eq!(running.line(), "attached 0 0");
+    let mut running = Running::attached(command, None);
     call(&mut target, 100);
     target.kill();
     running.send("dump");
@@ -250,6 +245,31 @@ fn a_process_that_ends_ends_its_probes_alone() {
     assert!(lines.contains(&"by_rest 1 15".to_owned()), "{lines:?}");
     let end = running.end().unwrap();
     assert_eq!((end.code, end.counts.hits), (Some(0), 200));
+}
+
+/// Calls of 32 bits would go past the supervisor.
+#[test]
+fn calls_of_32_bits_fail() {
+    if !require::host() {
+        return;
+    }
+    let old = Binary::compile("old_calls.c", &[]);
+    let alone = Command::new(old.path()).output().unwrap();
+    let mut command = Command::new(old.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running::in_user_space(command, None);
+    let [bpf, events] = [running.line(), running.line()];
+    assert_eq!(running.end().unwrap().code, Some(0));
+    // Of kernels without such calls, the filter sees none.
+    let alone = String::from_utf8(alone.stdout).unwrap();
+    if alone.starts_with("-38\n") {
+        return require::skip("this kernel has no system calls of 32 bits");
+    }
+    assert_eq!(
+        [bpf.as_str(), events.as_str()],
+        ["-95", "-95"],
+        "alone: {alone}"
+    );
 }
 
 #[test]

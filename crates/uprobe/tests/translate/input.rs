@@ -75,7 +75,7 @@ pub(crate) fn input(random: &mut Random) -> Input {
     }
 }
 
-/// Constants: zeros, as options are that nobody has set; then numbers at limits.
+/// Constants: zeros, as options have that are not set; then numbers at limits.
 pub(crate) fn constants() -> Vec<u8> {
     let mut random = Random::new(0);
     let words = (0..CONSTANT_BYTES / 8).flat_map(|word| match word {

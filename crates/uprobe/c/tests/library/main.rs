@@ -16,7 +16,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// Calls that each thread of the target makes when it is told to, and the threads.
+/// Calls that each thread of the target makes at an order, and the threads.
 const CALLS: u64 = 1000;
 const THREADS: u64 = 2;
 
