@@ -376,18 +376,19 @@ impl Tool {
             .for_each(|one| self.detach(one));
     }
 
-    /// An error of one process keeps no other from being restored.
+    /// An error of one process keeps no other from being restored; what its programs did until then is counted.
     fn detach(&mut self, attached: Attached) {
-        match self.probes.detach_counted(attached) {
-            Ok(all) => {
-                for counts in all {
-                    self.counts.hits += counts.hits;
-                    self.counts.missed += counts.missed;
-                }
-            }
-            Err(error) => {
+        let before = self.probes.counts(&attached);
+        let all = self
+            .probes
+            .detach_counted(attached)
+            .unwrap_or_else(|error| {
                 self.failed.get_or_insert(error.into());
-            }
+                before
+            });
+        for counts in all {
+            self.counts.hits += counts.hits;
+            self.counts.missed += counts.missed;
         }
     }
 }
