@@ -116,3 +116,43 @@ impl NotARecord {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(unsafe_code, reason = "writes as programs do")]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    const BYTES: u32 = 4096;
+
+    /// Writes a record of 8 bytes to a ring at an address.
+    fn append(ring: usize) {
+        let number = |offset: usize| {
+            // SAFETY: a number of the ring, whose memory lives longer.
+            unsafe { AtomicU64::from_ptr((ring + offset) as *mut u64) }
+        };
+        let position = number(PRODUCER).load(Ordering::Relaxed);
+        let at = DATA + (position & u64::from(BYTES - 1)) as usize;
+        number(at + HEAD).store(position, Ordering::Relaxed);
+        number(at).store(8, Ordering::Release);
+        number(PRODUCER).store(position + 16, Ordering::Release);
+    }
+
+    #[test]
+    fn a_writer_that_is_always_faster_does_not_keep_the_reader() {
+        let mut ring = Ring::create(BYTES).unwrap();
+        let at = ring.memory().address() as usize;
+        append(at);
+        append(at);
+        let mut taken = Vec::new();
+        let mut take = |record: &[u8]| {
+            append(at);
+            taken.push(u64::from_ne_bytes(record.try_into().unwrap()));
+            assert!(taken.len() < 100, "it goes on");
+        };
+        ring.consume(false, &mut take).unwrap();
+        ring.consume(false, &mut take).unwrap();
+        assert_eq!(taken, [0, 16, 32, 48]);
+        assert_eq!(ring.dropped(), 0);
+    }
+}
