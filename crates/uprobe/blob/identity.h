@@ -9,13 +9,17 @@
 
 #include "types.h"
 
-/* The address that a thread's own memory counts from. */
+/*
+ * The address that a thread's own memory counts from: the GS base. By a word that is so far from it, as to ask for the
+ * base takes 3 ns.
+ */
 static u64 control(void)
 {
-	u64 base;
+	u64 limit;
 
-	asm("rdgsbase %0" : "=r"(base));
-	return base;
+	/* In the tool, which has no such word, it must stay behind the question for that. */
+	asm volatile("movq %%gs:%c1, %0" : "=r"(limit) : "i"(CONTROL_LIMIT));
+	return limit + FIRST_FRAME_BELOW + LEVELS * LEVEL;
 }
 
 /* The frame of the probe that runs. The next one of this thread, in a signal handler, would take the one below. */

@@ -9,6 +9,10 @@
  * A lock whose thread died is taken over, and the tool releases those of processes that ended: each step of a change
  * leaves the bucket whole.
  *
+ * A bucket keeps one node that was deleted, its spare, for its next insertion: the same keys come and go. So neither
+ * touches the list of free nodes, which all threads share. When that list is empty for the first time, all spares go
+ * there, and no further ones are kept.
+ *
  * Of a table with a value of each thread, the values are in the threads' memory, at their node's number. A node has only
  * a count there, of the entries that it ever was: a thread's value of another entry than the present one is zero. So an
  * insertion need not reach the memory of other threads, or of other processes.
@@ -32,6 +36,16 @@
 struct bucket {
 	u32 lock;
 	u32 first;
+	/* A node that was deleted; 0 where there is none. */
+	u32 spare;
+	u32 unused;
+};
+
+/* What becomes of spares. */
+enum {
+	KEPT,
+	TAKEN, /* some may be left */
+	ALL_TAKEN
 };
 
 /* What a table begins with. */
@@ -40,7 +54,8 @@ struct table {
 	u64 free;
 	/* Updates that failed as another process holds a lock: the tool looks whether that one is there. */
 	u64 stuck;
-	u64 reserved[6];
+	u64 spares;
+	u64 reserved[5];
 	struct bucket buckets[];
 };
 
@@ -132,6 +147,9 @@ static u32 hash_of(const u8 *key, u32 bytes)
 			word = *(const u64 *)key;
 			key += 8;
 			bytes -= 8;
+		} else if (bytes == 4) {
+			word = *(const u32 *)key;
+			bytes = 0;
 		} else {
 			for (; bytes; bytes--)
 				word = word << 8 | *key++;
@@ -147,6 +165,8 @@ static u8 is_equal(const u8 *one, const u8 *other, u32 bytes)
 	for (; bytes >= 8; bytes -= 8, one += 8, other += 8)
 		if (*(const u64 *)one != *(const u64 *)other)
 			return 0;
+	if (bytes == 4)
+		return *(const u32 *)one == *(const u32 *)other;
 	for (; bytes; bytes--)
 		if (*one++ != *other++)
 			return 0;
@@ -243,6 +263,40 @@ static void give_back(const struct map *map, u32 number)
 					      __ATOMIC_ACQUIRE));
 }
 
+/* Makes the spares of all other buckets free, and keeps that from happening again. */
+__attribute__((noinline, cold)) static void take_spares(const struct map *map,
+							const struct bucket *locked)
+{
+	struct table *table = table_of(map);
+	u64 left = 0, tries;
+	u32 i, spare;
+
+	/* Before any bucket is looked at: who locks one later sees it. */
+	__atomic_store_n(&table->spares, TAKEN, __ATOMIC_SEQ_CST);
+	for (i = 0; i <= map->mask; i++) {
+		struct bucket *bucket = &table->buckets[i];
+
+		if (bucket == locked)
+			continue;
+		/* Not for ever: its holder may wait for this one's bucket. */
+		for (tries = 0; !try_lock(bucket, 0, this_holder()); tries++) {
+			if (tries == SPINS)
+				goto skipped;
+			asm volatile("pause");
+		}
+		spare = bucket->spare;
+		bucket->spare = 0;
+		unlock(bucket);
+		if (is_node(map, spare))
+			give_back(map, spare);
+		continue;
+skipped:
+		left++;
+	}
+	if (!left)
+		__atomic_store_n(&table->spares, ALL_TAKEN, __ATOMIC_RELAXED);
+}
+
 /* Takes the last node out of some other bucket: the one that came first. 0 where none was found. */
 static u32 evict(const struct map *map, u32 hash)
 {
@@ -284,6 +338,25 @@ static u32 *link_of(const struct map *map, struct bucket *bucket, u32 hash, cons
 	return NULL;
 }
 
+/* A node for a new entry of a bucket, which is locked; 0 where all are in use. */
+static u32 take_node(const struct map *map, struct bucket *bucket, u32 hash)
+{
+	u32 number = bucket->spare;
+
+	if (is_node(map, number)) {
+		bucket->spare = 0;
+		return number;
+	}
+	number = take_free(map);
+	if (!number && __atomic_load_n(&table_of(map)->spares, __ATOMIC_RELAXED) != ALL_TAKEN) {
+		take_spares(map, bucket);
+		number = take_free(map);
+	}
+	if (!number && drops_entries(map))
+		number = evict(map, hash);
+	return number;
+}
+
 static s64 table_update(const struct map *map, const u8 *key, const void *value, u64 flags)
 {
 	u32 hash = hash_of(key, map->key_size), number, *link;
@@ -307,9 +380,7 @@ static s64 table_update(const struct map *map, const u8 *key, const void *value,
 		error = -ENOENT;
 		goto out;
 	}
-	number = take_free(map);
-	if (!number && drops_entries(map))
-		number = evict(map, hash);
+	number = take_node(map, bucket, hash);
 	if (!number) {
 		error = -E2BIG;
 		goto out;
@@ -341,6 +412,11 @@ static s64 table_delete(const struct map *map, const u8 *key)
 	}
 	number = *link;
 	__atomic_store_n(link, node_of(map, number)->next, __ATOMIC_RELEASE);
+	if (!bucket->spare && __atomic_load_n(&table_of(map)->spares, __ATOMIC_RELAXED) == KEPT) {
+		bucket->spare = number;
+		unlock(bucket);
+		return 0;
+	}
 	unlock(bucket);
 	give_back(map, number);
 	return 0;

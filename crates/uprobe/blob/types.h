@@ -71,6 +71,7 @@ enum {
 	LEVEL = 80 << 10,
 	PAGE = 4096,
 	CONTROL_FRAME = 8,
+	CONTROL_LIMIT = 16,
 	CONTROL_THREAD = 24,
 	CONTROL_GUARD = 32,
 	CONTROL_SIGNAL_STACK = 40,
@@ -150,6 +151,12 @@ static void copy(void *to, const void *from, u64 bytes)
 		in += 8;
 		bytes -= 8;
 	}
+	if (bytes >= 4) {
+		*(volatile u32 *)out = *(const u32 *)in;
+		out += 4;
+		in += 4;
+		bytes -= 4;
+	}
 	while (bytes) {
 		*(volatile u8 *)out++ = *in++;
 		bytes--;
@@ -160,6 +167,8 @@ static void clear(void *from, u64 bytes)
 {
 	u8 *at = from;
 
+	for (; bytes >= 8; bytes -= 8, at += 8)
+		*(volatile u64 *)at = 0;
 	while (bytes--)
 		*(volatile u8 *)at++ = 0;
 }

@@ -236,3 +236,124 @@ fn answer(answer: i64) -> io::Result<()> {
         Err(_) => Err(io::ErrorKind::InvalidData.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::{RngExt as _, SeedableRng as _};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    const ENTRIES: u32 = 16;
+    const ANY: u64 = 0;
+
+    fn table(is_lru: bool) -> Table {
+        let shape = TableShape {
+            key_size: 4,
+            value_size: 8,
+            entries: ENTRIES,
+            is_lru,
+            is_of_threads: false,
+        };
+        Table::create(shape).expect("memory can be had")
+    }
+
+    fn set(table: &Table, key: u32, value: u64) -> Option<i32> {
+        let set = table.set(&key.to_ne_bytes(), &value.to_ne_bytes(), ANY);
+        set.err()
+            .map(|error| error.raw_os_error().expect("a number"))
+    }
+
+    fn delete(table: &Table, key: u32) -> bool {
+        table.delete(&key.to_ne_bytes()).expect("it is not locked")
+    }
+
+    #[test]
+    fn each_node_can_be_used_by_each_key() {
+        for is_lru in [false, true] {
+            let table = table(is_lru);
+            for round in 0..8 {
+                let keys = || (0..ENTRIES).map(|key| round * 1000 + key);
+                assert!(keys().all(|key| set(&table, key, 1).is_none()), "{round}");
+                assert_eq!(table.entries().len(), ENTRIES as usize, "{round}");
+                if !is_lru {
+                    assert_eq!(set(&table, 999_999, 1), Some(libc::E2BIG));
+                }
+                assert!(keys().all(|key| delete(&table, key)), "{round}");
+                assert!(table.entries().is_empty(), "{round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_table_says_so_and_no_other_does() {
+        for seed in 0..200 {
+            let (table, mut model) = (table(false), BTreeMap::new());
+            let mut random = Pcg64::seed_from_u64(seed);
+            for value in 0..500 {
+                let key = random.random_range(0..64);
+                if random.random_bool(0.5) {
+                    let is_full = model.len() == ENTRIES as usize && !model.contains_key(&key);
+                    let expected = is_full.then_some(libc::E2BIG);
+                    assert_eq!(set(&table, key, value), expected, "{seed}, {value}");
+                    if !is_full {
+                        model.insert(key, value);
+                    }
+                } else {
+                    let was_there = model.remove(&key).is_some();
+                    assert_eq!(delete(&table, key), was_there, "{seed}, {value}");
+                }
+            }
+            let mut entries: Vec<_> = table.entries();
+            entries.sort_by_key(|entry| entry.key.clone());
+            let mut expected: Vec<_> = model.into_iter().collect();
+            expected.sort_by_key(|(key, _)| key.to_ne_bytes());
+            let words = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+            for (entry, (key, value)) in entries.iter().zip(&expected) {
+                assert_eq!(entry.key, key.to_ne_bytes());
+                assert_eq!(words(&entry.value), *value);
+            }
+            assert_eq!(entries.len(), expected.len());
+        }
+    }
+
+    struct Shared(Table);
+
+    // SAFETY: the helpers change a table as programs of several threads do.
+    unsafe impl Sync for Shared {}
+
+    #[test]
+    fn no_node_is_lost_or_given_twice_between_threads() {
+        let table = Shared(table(false));
+        std::thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let table = &table;
+                scope.spawn(move || {
+                    let Shared(table) = table;
+                    for round in 0..20_000_u32 {
+                        // More keys than nodes in all: now and then it is full.
+                        let keys = (0..5).map(|key| thread * 1000 + (round * 7 + key * 13) % 50);
+                        let there: Vec<_> = keys
+                            .filter(|&key| set(table, key, u64::from(key)).is_none())
+                            .collect();
+                        for key in there {
+                            // A chain that keeps changing is given up.
+                            if let Some(value) = table.get(&key.to_ne_bytes()) {
+                                assert_eq!(value, u64::from(key).to_ne_bytes());
+                            }
+                            // A bucket whose holder has no CPU is given up.
+                            while table.delete(&key.to_ne_bytes()).is_err() {}
+                        }
+                    }
+                });
+            }
+        });
+        let Shared(table) = table;
+        assert!(table.entries().is_empty());
+        let filled = (0..ENTRIES).all(|key| set(&table, key, 1).is_none());
+        assert!(filled, "{} entries", table.entries().len());
+        assert_eq!(set(&table, 100, 1), Some(libc::E2BIG));
+    }
+}

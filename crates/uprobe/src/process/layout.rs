@@ -221,6 +221,7 @@ mod tests {
             ("LEVEL", LEVEL),
             ("PAGE", PAGE),
             ("CONTROL_FRAME", CONTROL_FRAME),
+            ("CONTROL_LIMIT", CONTROL_LIMIT),
             ("CONTROL_THREAD", CONTROL_THREAD),
             ("CONTROL_GUARD", CONTROL_GUARD),
             ("CONTROL_SIGNAL_STACK", CONTROL_SIGNAL_STACK),

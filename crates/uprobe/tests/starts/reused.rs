@@ -112,7 +112,7 @@ struct Locks(Vec<u64>);
 impl Locks {
     /// Bytes before the buckets of a table, and between the starts of two.
     const HEAD: u64 = 64;
-    const DISTANCE: usize = 8;
+    const DISTANCE: usize = 16;
 
     fn find(pid: i32) -> Self {
         let theirs = mappings(pid).unwrap();

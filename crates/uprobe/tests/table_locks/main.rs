@@ -20,7 +20,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// The file of a table's memory, and what comes before its buckets of 8 bytes.
+/// The file of a table's memory, and what comes before its buckets of 16 bytes.
 const MEMORY: &str = "memfd:uprobe-map";
 const HEAD: usize = 64;
 const BUCKETS: usize = 64;
@@ -35,7 +35,7 @@ fn locks() -> Vec<&'static AtomicU32> {
     assert_eq!(lines.count(), 0, "there is one table");
     let start = usize::from_str_radix(start, 16).unwrap() + HEAD;
     // SAFETY: the table is mapped there, until the test ends.
-    let lock = |index: usize| unsafe { AtomicU32::from_ptr((start + 8 * index) as *mut u32) };
+    let lock = |index: usize| unsafe { AtomicU32::from_ptr((start + 16 * index) as *mut u32) };
     (0..BUCKETS).map(lock).collect()
 }
 

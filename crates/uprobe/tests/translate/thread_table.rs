@@ -19,9 +19,12 @@ const FULL: i64 = -7;
 const THERE: i64 = -17;
 const MISSING: i64 = -2;
 
-/// Offsets of the thread's number in a control page, and of the values.
+/// Offsets of the address behind a thread's frames, of its number in a control page, and of the values.
+const LIMIT: usize = 16;
 const THREAD: usize = 24;
 const VALUES: usize = 4096;
+/// How far the control page is from that address: what the frame has above it, and three levels.
+const LIMIT_BELOW: u64 = 512 + 3 * (80 << 10);
 /// Memory of a thread that is not zero.
 const GARBAGE: u64 = 0x5555_5555_5555_5555;
 
@@ -59,6 +62,7 @@ impl Bench {
         let threads = [101, 102].map(|number| {
             let mut area = vec![0; words + 1];
             area[THREAD / 8] = number;
+            area[LIMIT / 8] = area.as_ptr() as u64 - LIMIT_BELOW;
             area[words] = GARBAGE;
             area
         });

@@ -15,7 +15,7 @@ const LRU_THREAD_TABLE: u32 = 8;
 
 /// The bytes before a table's buckets, those of a bucket, and those of a node before its key.
 const TABLE_HEAD: usize = 64;
-const BUCKET: usize = 8;
+const BUCKET: usize = 16;
 const NODE_HEAD: usize = 8;
 /// The bytes of an entry of a map of stacks before its addresses.
 pub const STACK_HEAD: usize = 8;
@@ -252,10 +252,10 @@ impl TableShape {
     /// If the memory is smaller than the table.
     pub fn clear(&self, memory: &mut [u8]) {
         let (buckets, nodes) = memory[..self.bytes()].split_at_mut(self.nodes_at());
+        buckets.fill(0);
         buckets[..8].copy_from_slice(&1_u64.to_le_bytes());
         for (number, bucket) in buckets[TABLE_HEAD..].chunks_exact_mut(BUCKET).enumerate() {
-            bucket[..4].fill(0);
-            bucket[4..].copy_from_slice(&(MARK | number as u32).to_le_bytes());
+            bucket[4..8].copy_from_slice(&(MARK | number as u32).to_le_bytes());
         }
         for (index, node) in nodes.chunks_exact_mut(self.node()).enumerate() {
             let next = match index as u32 + 1 {
