@@ -3,14 +3,17 @@
 //! program, and without any other file of this machine. If it can't be saved or restored, guests boot.
 
 use std::{
-    fs,
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io,
     os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
-    time::SystemTime,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::{Duration, Instant, SystemTime},
 };
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 use super::{Acceleration, GuestCommand, GuestSpec, initramfs, monitor::Monitor, program};
@@ -21,6 +24,29 @@ const LINK: &str = "snapshot";
 
 /// Maximum number of snapshots kept, of 150 to 260 MB each. Each is of one kernel, exact or not, with so many CPUs.
 const MAX_KEPT: usize = 12;
+
+/// Folder of the locks of those that are being made.
+const BEGUN: &str = "booting";
+
+/// The most time for which a guest waits for another one's snapshot. Then it boots: nothing is wrong but the time.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Held by the guest that boots to make a snapshot, so that others wait for it instead of booting too. It ends with the
+/// process at the latest.
+#[derive(Debug)]
+pub(crate) struct BootLock {
+    /// Locked; nothing is written there.
+    _file: File,
+    path: PathBuf,
+}
+
+impl Drop for BootLock {
+    fn drop(&mut self) {
+        // Before it is unlocked. Who waits for it finds the snapshot, or boots beside one that comes now.
+        let _ = fs::remove_file(&self.path);
+    }
+}
 
 /// The path of a guest's snapshot, whether it exists or not.
 #[derive(Debug)]
@@ -63,9 +89,26 @@ impl Snapshot {
         ))))
     }
 
+    /// The right to make it, once no other guest is about to; `None` if it can't be had, or another one has made it.
+    pub(crate) fn lock(&self, interrupt: &AtomicBool) -> Option<BootLock> {
+        let folder = self.0.parent()?.join(BEGUN);
+        fs::create_dir_all(&folder).ok()?;
+        let path = folder.join(self.0.file_name()?);
+        let file = File::create(&path).ok()?;
+        let began = Instant::now();
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if interrupt.load(Ordering::Relaxed) || began.elapsed() > MAX_WAIT {
+                return None;
+            }
+            sleep(POLL);
+        }
+        let lock = BootLock { _file: file, path };
+        (!self.0.exists()).then_some(lock)
+    }
+
     /// QEMU's arguments to restore it; `None` where there is none.
     pub(crate) fn incoming(&self, folder: &Path) -> Option<[String; 2]> {
-        let file = fs::File::open(&self.0).ok()?;
+        let file = File::open(&self.0).ok()?;
         symlink(&self.0, folder.join(LINK)).ok()?;
         initramfs::write_empty(folder).ok()?;
         // The one that was not used for longest goes first.
@@ -141,4 +184,38 @@ fn prune(kept: &Path) -> io::Result<()> {
     all[..surplus]
         .iter()
         .try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn one_guest_boots_and_the_others_wait_for_it() {
+        let no_interrupt = AtomicBool::new(false);
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = Snapshot(folder.path().join("6.12"));
+        let first = kept.lock(&no_interrupt).expect("no other guest boots");
+        // Who is interrupted does not wait.
+        assert!(kept.lock(&AtomicBool::new(true)).is_none());
+        thread::scope(|scope| {
+            let second = scope.spawn(|| kept.lock(&no_interrupt).is_some());
+            thread::sleep(3 * POLL);
+            assert!(!second.is_finished());
+            // It made none: the next one has to.
+            drop(first);
+            assert!(second.join().expect("it waited"));
+        });
+        let third = kept.lock(&no_interrupt).expect("no other guest boots");
+        thread::scope(|scope| {
+            let fourth = scope.spawn(|| kept.lock(&no_interrupt).is_some());
+            fs::write(&kept.0, "state").expect("written");
+            drop(third);
+            assert!(!fourth.join().expect("it waited"));
+        });
+        let left = fs::read_dir(folder.path().join(BEGUN)).expect("a folder");
+        assert_eq!(left.count(), 0);
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     first::{NOW, READY},
     initramfs,
     qemu::Qemu,
-    snapshot::Snapshot,
+    snapshot::{BootLock, Snapshot},
     tracer,
 };
 
@@ -26,8 +26,9 @@ pub struct Vm {
     console: Console,
     /// True if the guest was released to go on from the point where it waits for the host.
     released: bool,
-    /// The file to save its state to at that point, if any.
+    /// The file to save its state to at that point, if any, and the right to.
     snapshot: Option<Snapshot>,
+    booting: Option<BootLock>,
     emulator: String,
 }
 
@@ -54,9 +55,15 @@ impl Vm {
                 .map_err(GuestError::io("putting the tracer into the guest's folder"))?;
             composed.args.extend(installed.into_iter().flatten());
         }
-        let resumed = snapshot
-            .as_ref()
-            .and_then(|kept| Qemu::resume(kept, &composed.args, folder, interrupt));
+        let resume = || Qemu::resume(snapshot.as_ref()?, &composed.args, folder, interrupt);
+        let mut resumed = resume();
+        let mut booting = None;
+        if resumed.is_none() {
+            booting = snapshot.as_ref().and_then(|kept| kept.lock(interrupt));
+            if booting.is_none() {
+                resumed = resume();
+            }
+        }
         let mut console = Console::default();
         let released = resumed.is_some();
         let qemu = match resumed {
@@ -75,6 +82,7 @@ impl Vm {
             console,
             released,
             snapshot,
+            booting,
             emulator: composed.emulator,
         })
     }
@@ -117,6 +125,7 @@ impl Vm {
         {
             let _ = snapshot.take(&mut monitor, &self.folder);
         }
+        self.booting = None;
         // It was unpacked.
         let _ = fs::remove_file(self.folder.join(INITRAMFS));
         let _ = self.qemu.release();
