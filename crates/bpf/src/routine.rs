@@ -25,17 +25,20 @@ pub(crate) enum Routine {
     Push,
     /// `ret`.
     Ret,
+    /// `push; pop; jmp` to a `ret` elsewhere, which returns in its stead.
+    Tail,
 }
 
 impl Routine {
     /// All of them.
-    pub(crate) const ALL: [Routine; 6] = [
+    pub(crate) const ALL: [Routine; 7] = [
         Routine::Nop,
         Routine::Nop5,
         Routine::Nop10,
         Routine::Endbr64,
         Routine::Push,
         Routine::Ret,
+        Routine::Tail,
     ];
 
     /// Bytes of its code, without the padding.
@@ -47,7 +50,13 @@ impl Routine {
             Routine::Endbr64 => 5,
             Routine::Push => 3,
             Routine::Ret => 1,
+            Routine::Tail => 7,
         }
+    }
+
+    /// Offset of the jump by which it leaves, if it leaves by one.
+    pub(crate) fn tail_jump(self) -> Option<u64> {
+        (self == Routine::Tail).then_some(2)
     }
 
     /// The name of its static probe; only the nops have one.
@@ -172,6 +181,14 @@ mod machine {
         "bpfcost_routine bpfcost_endbr64",
         "endbr64",
         "ret",
+        // A jump of five bytes, as that to another function mostly is.
+        "bpfcost_routine bpfcost_tail",
+        "push rbp",
+        "pop rbp",
+        ".byte 0xe9",
+        ".4byte bpfcost_tail_end - . - 4",
+        "bpfcost_routine bpfcost_tail_end",
+        "ret",
         ".p2align 12, 0xcc",
         ".popsection",
         ".pushsection .stapsdt.base, \"aG\", @progbits, .stapsdt.base, comdat",
@@ -193,6 +210,7 @@ mod machine {
         fn bpfcost_endbr64();
         fn bpfcost_push();
         fn bpfcost_ret();
+        fn bpfcost_tail();
         fn bpfcost_call(routine: unsafe extern "C" fn(), times: u64);
         fn bpfcost_read_pages(first: *const u8, pages: u64, stride: usize);
     }
@@ -205,6 +223,7 @@ mod machine {
             Routine::Endbr64 => bpfcost_endbr64,
             Routine::Push => bpfcost_push,
             Routine::Ret => bpfcost_ret,
+            Routine::Tail => bpfcost_tail,
         }
     }
 

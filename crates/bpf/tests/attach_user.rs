@@ -17,7 +17,7 @@ const EVENTS: u64 = 1000;
 /// They look at what this process has open, so one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-const DRIVERS: [Driver; 7] = [
+const DRIVERS: [Driver; 8] = [
     Driver::PageFault,
     Driver::UserNop,
     Driver::UserNop5,
@@ -25,6 +25,7 @@ const DRIVERS: [Driver; 7] = [
     Driver::UserEndbr64,
     Driver::UserPush,
     Driver::UserRet,
+    Driver::UserTail,
 ];
 
 #[test]
@@ -131,6 +132,11 @@ fn hits_every_event(
 /// Finds what was put into the code of a process, as `/proc/PID/mem` has it.
 fn placed_in(code: &[u8], now: &[u8], attach: Attach) -> Option<SiteCode> {
     let place = code.iter().zip(now).position(|(was, is)| was != is)?;
+    if attach == Attach::UserUretprobeTail {
+        // The jump by which it leaves leads elsewhere: its first byte stays.
+        let jump = (place - 4..place).find(|&at| code[at] == 0xe9 && now[at] == 0xe9);
+        return jump.map(|_| SiteCode::Jump);
+    }
     if attach.space() == Space::User {
         // A jump at a return stands where the `ret` was.
         let at_return = attach.name().contains("uretprobe") || attach.driver() == Driver::UserRet;

@@ -79,6 +79,8 @@ pub enum Driver: DriverInfo {
     UserPush = calls("user-push", "a call of a function that begins with a push", Routine::Push);
     /// A thread calls a function that is a `ret` alone.
     UserRet = calls("user-ret", "a call of a function that is a ret", Routine::Ret);
+    /// A thread calls a function that leaves by a jump to another one.
+    UserTail = calls("user-tail", "a call of a function that leaves by a jump to another", Routine::Tail);
 }
 }
 

@@ -110,6 +110,8 @@ pub enum Attach: AttachInfo {
     UretprobePush = attach_info("uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that is a `ret` alone.
     UretprobeRet = attach_info("uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that leaves by a jump to another one.
+    UretprobeTail = attach_info("uretprobe-tail", D::UserTail, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uprobe on a `nop`, by a link that could take many places.
     UprobeMulti = attach_info("uprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
@@ -152,6 +154,8 @@ pub enum Attach: AttachInfo {
     UserUretprobePush = attach_info("user-uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// The same at the return of a function that is a `ret` alone.
     UserUretprobeRet = attach_info("user-uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that leaves by a jump to another one.
+    UserUretprobeTail = attach_info("user-uretprobe-tail", D::UserTail, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
     /// A program in the process itself, at a static probe on a `nop`.
     UserUsdtNop = attach_info("user-usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::UserProbe]).in_process();
     /// A program in the process itself, at a static probe on a `nop` of five bytes.

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 
 use bpfcost_uprobe::{
     probes::{At, Place},
-    process::Function,
+    process::{Function, TailJump},
 };
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
@@ -200,16 +200,20 @@ impl Events for UserCalls {
             _ => At::Entry,
         };
         let (code, padding) = self.original.split_at(self.routine.length());
+        let address = routine::address(self.routine) as u64;
         let function = Function {
             name: self.driver.name().to_owned(),
-            address: routine::address(self.routine) as u64,
+            address,
             code: code.to_vec(),
             padding: padding.to_vec(),
             is_go: false,
             entrances: Vec::new(),
-            // The routines are our own, and nothing leads into them.
+            // The routines are our own: nothing leads into them, and no exception passes where one jumps to.
             is_described: true,
-            tail_jumps: Vec::new(),
+            tail_jumps: Vec::from_iter(self.routine.tail_jump().map(|offset| TailJump {
+                address: address + offset,
+                obstacle: None,
+            })),
         };
         let place = Place {
             program: program.name,
@@ -273,10 +277,12 @@ impl<A: Attachment> Attachment for RoutineProbe<A> {
     }
 }
 
-/// Identifies the code placed, from the first changed byte on.
+/// Identifies the code placed, from the first changed byte on; from the whole jump, where one leads elsewhere now.
 fn placed(original: &[u8], code: &[u8]) -> Option<SiteCode> {
     let changed = original.iter().zip(code).position(|(was, is)| was != is)?;
-    SiteCode::at(&code[changed..])
+    let is_jump = |at: &usize| SiteCode::at(&original[*at..]) == Some(SiteCode::Jump);
+    let jump = (changed.saturating_sub(4)..changed).find(is_jump);
+    SiteCode::at(&code[jump.unwrap_or(changed)..])
 }
 
 #[cfg(test)]
@@ -300,5 +306,11 @@ mod tests {
             Some(SiteCode::Jump)
         );
         assert_eq!(placed(&jump, &jump), None);
+        // A jump that was there, and leads elsewhere: all of its target changed, or a part.
+        for now in [[5, 6, 7, 8], [1, 2, 7, 8]] {
+            let now = [&[0x5d, 0xe9], now.as_slice()].concat();
+            let jumped = placed(&[0x5d, 0xe9, 1, 2, 3, 4], &now);
+            assert_eq!(jumped, Some(SiteCode::Jump));
+        }
     }
 }

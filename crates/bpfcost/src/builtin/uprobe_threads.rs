@@ -19,19 +19,22 @@ use bpfcost_model::{
 use bpfcost_threads::may_pin;
 
 /// The ways that are compared; the kernel's in a `nop` of five bytes is its fastest on Linux 6.18, that of ten on 7.2.
-const WAYS: [Attach; 6] = [
+const WAYS: [Attach; 8] = [
     Attach::UprobeNop,
     Attach::UprobeNop5,
     Attach::UprobeNop10,
     Attach::UretprobeNop,
+    Attach::UretprobeTail,
     Attach::UserUprobeNop,
     Attach::UserUretprobeNop,
+    Attach::UserUretprobeTail,
 ];
 /// Pairs that are compared: each mechanism in user space with those of the kernel.
-const AGAINST: [(Attach, Attach); 3] = [
+const AGAINST: [(Attach, Attach); 4] = [
     (Attach::UserUprobeNop, Attach::UprobeNop),
     (Attach::UserUprobeNop, Attach::UprobeNop5),
     (Attach::UserUretprobeNop, Attach::UretprobeNop),
+    (Attach::UserUretprobeTail, Attach::UretprobeTail),
 ];
 
 /// Threads per CPU, at most.
