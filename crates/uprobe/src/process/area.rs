@@ -26,6 +26,7 @@ use rustix::{
 };
 use std::{
     fs::{File, OpenOptions},
+    ops::Range,
     ptr,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -343,23 +344,42 @@ pub(super) struct CodeArea {
 impl CodeArea {
     /// Makes one of at least so many bytes that jumps from and to an address reach.
     pub(super) fn create(session: &Session, pid: i32, near: u64, size: u64) -> Result<Self> {
-        Self::map(session, pid, near, size, READ_EXECUTE)
+        let map = |arguments| session.map(arguments);
+        Self::map(session, pid, near, size, READ_EXECUTE, map)
     }
 
-    /// Makes one for data, which the process may write but not execute.
+    /// The same, for code that stays when the tool ends.
+    pub(super) fn create_kept(session: &Session, pid: i32, near: u64, size: u64) -> Result<Self> {
+        let map = |arguments| session.call("mmap", libc::SYS_mmap, arguments);
+        Self::map(session, pid, near, size, READ_EXECUTE, map)
+    }
+
+    /// Makes one for data that stays, which the process may write but not execute.
     pub(super) fn create_data(session: &Session, pid: i32, near: u64) -> Result<Self> {
-        Self::map(session, pid, near, 0, READ_WRITE)
+        let map = |arguments| session.call("mmap", libc::SYS_mmap, arguments);
+        Self::map(session, pid, near, 0, READ_WRITE, map)
     }
 
-    fn map(session: &Session, pid: i32, near: u64, size: u64, access: u64) -> Result<Self> {
+    /// What is left of one.
+    pub(super) fn from_range(range: Range<u64>) -> Self {
+        CodeArea {
+            next: range.start,
+            end: range.end,
+        }
+    }
+
+    fn map(
+        session: &Session,
+        pid: i32,
+        near: u64,
+        size: u64,
+        access: u64,
+        map: impl Fn([u64; 6]) -> Result<u64>,
+    ) -> Result<Self> {
         let size = size.next_multiple_of(CODE).max(CODE);
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
         for start in gaps::near(pid, near, size)? {
-            match session.call(
-                "mmap",
-                libc::SYS_mmap,
-                [start, size, access, flags, NO_FILE, 0],
-            ) {
+            match map([start, size, access, flags, NO_FILE, 0]) {
                 Ok(at) if at == start => {
                     return Ok(CodeArea {
                         next: start,
@@ -388,6 +408,11 @@ impl CodeArea {
     /// The first byte that is not taken.
     pub(super) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Number of bytes that are not taken.
+    pub(super) fn left(&self) -> u64 {
+        self.end.saturating_sub(self.next)
     }
 
     /// Takes so many bytes, which begin on a cache line.

@@ -2,7 +2,8 @@
 //!
 //! A thread that is between two instructions which a jump replaces is moved to the second one's copy. One whose
 //! signal handler will return there lets the attachment wait. On detaching, the bytes are restored and the threads
-//! go on at once: what was made in the process stays, so a thread that is in a probe leaves it when it likes.
+//! go on at once: what was made in the process stays up to the runtime's end, so a thread that is in a probe leaves it when it
+//! likes.
 
 use super::{
     error::{Error, Result},

@@ -7,14 +7,14 @@
 //! The helpers rely on it only together with a check of the address (`blob/guard.h`): the program may replace the
 //! handler, or block the signals.
 //!
-//! The code stays mapped, and a forked child has it too: its handler is the same.
+//! The code stays mapped for ever, and a forked child has it too: its handler is the same.
 
 use super::{
     error::{Error, Result},
     handlers::{Action, SIGNALS},
     layout::STATE_SCRATCH,
     memory::Write,
-    runtime::Runtime,
+    runtime::{Runtime, check_length},
 };
 use iced_x86::{
     BlockEncoderOptions, IcedError,
@@ -22,7 +22,7 @@ use iced_x86::{
 };
 
 /// The most bytes of its code.
-const BYTES: usize = 512;
+const BYTES: u64 = 512;
 /// From here on, `rep movsq` is faster than single moves.
 const LONG: i32 = 512;
 /// The instruction pointer in a handler's `struct ucontext`, and the code in its `siginfo_t`.
@@ -215,17 +215,15 @@ impl Runtime {
     /// Puts the copy and the handler into the process, for helpers, without effect so far. Returns the addresses of
     /// both.
     pub fn load_guard(&mut self) -> Result<(u64, u64)> {
-        let mut made = None;
-        self.load(BYTES, |at| {
-            let (guard, bytes) = Guard::assemble(at).map_err(|error| Error::Code {
-                what: "the guarded copy".into(),
-                reason: error.to_string(),
-            })?;
-            made = Some(guard);
-            Ok::<_, Error>(bytes)
+        // The process may keep the handler's address wherever it likes.
+        let address = self.kept_code(None, BYTES)?;
+        let (guard, bytes) = Guard::assemble(address).map_err(|error| Error::Code {
+            what: "the guarded copy".into(),
+            reason: error.to_string(),
         })?;
-        self.guard = made;
-        let guard = made.expect("it was just made");
+        check_length("the guarded copy", bytes.len(), BYTES as usize)?;
+        self.pending.push(Write { address, bytes });
+        self.guard = Some(guard);
         Ok((guard.copy, guard.handler))
     }
 

@@ -6,6 +6,7 @@ use super::{
     error::{Error, Result},
     handlers::Handlers,
     identity::Mark,
+    mapped::Mapped,
     maps::{Mapping, Origin},
     memory::Memory,
     replaced::Replaced,
@@ -32,6 +33,7 @@ struct Shared {
     mark: [AtomicU64; 2],
     handlers: Handlers,
     vdso: Patched,
+    mapped: Mapped,
     entries: [Entry; ENTRIES],
 }
 
@@ -148,6 +150,23 @@ impl Jumps {
     /// The copy in the vDSO.
     pub(super) fn vdso(&self) -> &Patched {
         &self.shared().vdso
+    }
+
+    /// What is to be unmapped.
+    pub(super) fn mapped(&self) -> &Mapped {
+        &self.shared().mapped
+    }
+
+    /// Returns whether no jump is there any more: the original bytes are, or other files.
+    pub(super) fn are_gone(&self, memory: &Memory, all: &[Mapping]) -> bool {
+        self.entries().iter().all(|entry| {
+            let address = entry.address.load(Ordering::Acquire);
+            let replaced = entry.replaced();
+            let mut bytes = [0; JUMP];
+            address == 0
+                || !replaced.is_mapped(address, memory, all)
+                || memory.read(address, &mut bytes).is_ok() && bytes == replaced.original
+        })
     }
 
     /// Says by which mark the process's memory is recognised.

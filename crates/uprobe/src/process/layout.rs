@@ -35,12 +35,22 @@ pub(super) const STATE_HOLDERS: i32 = 36;
 pub(super) const STATE_MARK: i32 = 40;
 /// The generation of the slots that a forked child is about to map, 4 bytes.
 pub(super) const STATE_GENERATION: i32 = 48;
+/// The bytes that are left of the memory for code that stays, 4 bytes, and where they begin, 8 bytes ([`super::kept`]).
+pub(super) const STATE_KEPT_BYTES: i32 = 52;
+pub(super) const STATE_KEPT: i32 = 56;
 /// The registers of who holds the lock.
 pub(super) const STATE_SPILL: i32 = 64;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
 pub(super) const STATE_OWNERS: i32 = 128;
 /// The last page: what the tool has system calls read and write.
 pub(super) const STATE_SCRATCH: u64 = STATE - PAGE;
+
+/// The page before: the tables of calls that return through stubs ([`super::tail`]).
+pub(super) const STATE_TABLES: u64 = STATE_SCRATCH - PAGE;
+pub(super) const TABLES: usize = PAGE as usize;
+/// The page before: memory that tools had to leave ([`super::release`]).
+pub(super) const STATE_LEFT: u64 = STATE_TABLES - PAGE;
+pub(super) const LEFT: usize = PAGE as usize;
 
 /// The distance between two areas.
 pub(super) const AREA: u64 = 256 << 10;
@@ -157,7 +167,7 @@ pub(super) const CHILDREN_BYTES: u64 = CHILDREN_HEAD + CHILDREN * CHILD;
 
 impl Layout {
     /// The most areas that fit the state's table.
-    pub(super) const MAX_AREAS: u64 = (STATE_SCRATCH - STATE_OWNERS as u64) / 8;
+    pub(super) const MAX_AREAS: u64 = (STATE_LEFT - STATE_OWNERS as u64) / 8;
 
     /// The bytes that are private and wiped.
     pub(super) fn private(&self) -> u64 {

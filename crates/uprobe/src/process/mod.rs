@@ -5,7 +5,7 @@
 //! threads, and restores them.
 //!
 //! Another process uses ptrace on the tool's behalf. A tool that is killed at any step leaves the probed process as it
-//! was, but for memory that is no longer used. If the other process is killed, the tool starts it again with its next
+//! was, but for memory that the next one uses. If the other process is killed, the tool starts it again with its next
 //! stop; if both are, the probes stay.
 //!
 //! Not here yet:
@@ -38,6 +38,8 @@
 //! - Functions that leave by a jump to another one have no probe at their return where that one may throw, be unwound
 //!   through, or look at its caller, as far as its file shows (`process/image/reach.rs`); nor have functions too short
 //!   for both probes.
+//! - A signal handler that interrupts a probe and goes on on another stack, as for a thread of its own making that is not run
+//!   for a while, is not seen: where the tool ends meanwhile, the process crashes when that one returns.
 //! - While such another one runs, its return address is replaced. A stack walk by tables of unwinding, in a signal handler or
 //!   from outside, ends there; one by frame pointers has the stub's address in place of the caller's. An exception that a
 //!   signal handler throws then ends the process; a thread that is cancelled asynchronously then leaves out the
@@ -71,7 +73,9 @@ mod handlers;
 mod identity;
 mod image;
 mod jumps;
+mod kept;
 mod layout;
+mod mapped;
 mod maps;
 mod memory;
 mod patch;
@@ -81,6 +85,7 @@ mod plan;
 mod priority;
 mod program_list;
 mod queue;
+mod release;
 mod remote;
 mod replaced;
 mod runtime;

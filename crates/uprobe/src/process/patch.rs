@@ -30,6 +30,7 @@ impl Runtime {
         self.tracer.add(address, &replaced)?;
         self.replaced.insert(address, replaced);
         let mut writes = self.lead_back(address, &known.moved)?;
+        writes.extend(self.lead_stubs(known)?);
         writes.push(Write {
             address,
             bytes: replaced.jump.to_vec(),
@@ -90,6 +91,9 @@ impl Runtime {
                 writes.push(write);
                 Ok(())
             });
+            if matches!(restored, Err(Error::Changed { .. })) {
+                self.tracer.keep_mapped();
+            }
             let led = self.lead_back(address, &[]);
             let led = led.map(|back| writes.extend(back));
             result = result.and(restored).and(led);

@@ -16,6 +16,7 @@ use super::{
     seccomp::Denied,
     session::Session,
     site::{JUMP, Site, When},
+    tail::Stubs,
     tracer::Tracer,
     trampoline::{Context, Role, Trampoline},
 };
@@ -69,7 +70,7 @@ pub struct Counts {
     pub missed: u64,
 }
 
-/// The memory and code of one process for probes. It stays there when this is dropped, unused: a thread may be in it.
+/// The memory and code of one process for probes. When this is dropped, the code goes once no thread is in it.
 #[derive(Debug)]
 pub struct Runtime {
     pub(super) pid: i32,
@@ -77,8 +78,6 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// Memory near code for what the process writes there.
-    pub(super) data: Vec<CodeArea>,
     /// Bytes that are still to be written into the process's code.
     pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
@@ -119,6 +118,8 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
+    /// Where a function leaves by a jump, what returns to its code.
+    pub(super) stubs: Option<Stubs>,
 }
 
 impl Known {
@@ -132,7 +133,7 @@ impl Known {
 }
 
 /// An error where code is longer than what there is for it.
-fn check_length(what: &str, bytes: usize, most: usize) -> Result<()> {
+pub(super) fn check_length(what: &str, bytes: usize, most: usize) -> Result<()> {
     if bytes <= most {
         return Ok(());
     }
@@ -186,7 +187,6 @@ impl Runtime {
             tracer,
             areas,
             code: vec![code],
-            data: Vec::new(),
             pending: Vec::new(),
             known: HashMap::new(),
             backs: BTreeSet::new(),
@@ -305,6 +305,11 @@ impl Runtime {
         Ok(address)
     }
 
+    /// An address near which code is.
+    pub(super) fn code_begin(&self) -> u64 {
+        self.code[0].next()
+    }
+
     /// Memory for so many bytes of code, which jumps from an address reach; made where there is none.
     pub(super) fn code_area(
         &mut self,
@@ -312,7 +317,7 @@ impl Runtime {
         near: Option<u64>,
         size: u64,
     ) -> Result<&mut CodeArea> {
-        let near = near.unwrap_or_else(|| self.code[0].next());
+        let near = near.unwrap_or_else(|| self.code_begin());
         let index = match self.code.iter().position(|area| area.fits(near, size)) {
             Some(index) => index,
             None => {
@@ -356,10 +361,12 @@ impl Runtime {
             },
             role: Role::Probe,
         };
-        let (at, trampoline) = if site.is_tail {
-            self.tail(site, context)?
+        let (at, trampoline, stubs) = if site.is_tail {
+            let (at, trampoline, stubs) = self.tail(site, context)?;
+            (at, trampoline, Some(stubs))
         } else {
-            self.assemble(site.address, site, context)?
+            let (at, trampoline) = self.assemble(site.address, site, context)?;
+            (at, trampoline, None)
         };
         let known = Known {
             site: site.clone(),
@@ -368,6 +375,7 @@ impl Runtime {
             entry: trampoline.entry,
             moved: trampoline.moved,
             slot,
+            stubs,
         };
         self.backs
             .extend(trampoline.back.map(|back| (site.end(), back)));

@@ -6,6 +6,7 @@ use super::{
     error::{Error, Result},
     identity::Watched,
     jumps::Jumps,
+    mapped::{OWN, Owned},
     maps::mappings,
     memory::Memory,
     remote::Remote,
@@ -24,6 +25,11 @@ const CHILD_ATTEMPTS: u32 = 500;
 /// waits for it (0.1 s), and when that is gone (some 10 s).
 const VDSO_ATTEMPTS: u32 = 5;
 const LAST_VDSO_ATTEMPTS: u32 = 50;
+/// Number of times it tries to unmap the tool's memory, at growing intervals (0.1 s in all).
+const RELEASE_ATTEMPTS: u32 = 5;
+/// Number of times it tries to stop a process that another tool holds, and the time between two.
+const STOP_ATTEMPTS: u32 = 100;
+const STOP_INTERVAL: Duration = Duration::from_millis(1);
 /// Time between two attempts to stop a process that another one traces.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two looks for processes that share the memory; longer where some stay.
@@ -32,13 +38,13 @@ const MAX_SHARER_INTERVAL: Duration = Duration::from_secs(5);
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does
 /// not say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that
 /// doesn't serialize.
-const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
+pub(super) const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
 
 pub(super) struct Server<'a> {
-    pid: i32,
-    memory: &'a Memory,
-    jumps: &'a Jumps,
-    watched: Option<&'a Watched>,
+    pub(super) pid: i32,
+    pub(super) memory: &'a Memory,
+    pub(super) jumps: &'a Jumps,
+    pub(super) watched: Option<&'a Watched>,
     /// When it looks again for processes that share the memory.
     interval: Cell<Duration>,
     channel: &'a UnixStream,
@@ -87,6 +93,7 @@ impl<'a> Server<'a> {
                 [wire::RESTORE_OTHERS] => {
                     let restored = self.restore_handlers();
                     self.restore_vdso(VDSO_ATTEMPTS);
+                    self.release(RELEASE_ATTEMPTS);
                     self.reply(restored.map(|()| Vec::new()));
                     continue;
                 }
@@ -121,19 +128,27 @@ impl<'a> Server<'a> {
         }
         let _ = self.restore_children(None);
         self.restore_vdso(LAST_VDSO_ATTEMPTS);
+        self.release(RELEASE_ATTEMPTS);
     }
 
-    /// Stops the process. One that has ended is an error: its number may be another's by now.
-    fn stop(&self, stop: impl FnOnce(i32) -> Result<Stopped>) -> Result<Stopped> {
-        if self.memory.is_gone() {
-            return Err(Error::Gone { pid: self.pid });
+    /// Stops the process. One that has ended is an error: its number may be another's by now. Another tool that holds it is
+    /// waited for: it unmaps what an earlier one left.
+    pub(super) fn stop(&self, stop: impl Fn(i32) -> Result<Stopped>) -> Result<Stopped> {
+        for _ in 1..STOP_ATTEMPTS {
+            if self.memory.is_gone() {
+                return Err(Error::Gone { pid: self.pid });
+            }
+            match stop(self.pid) {
+                Err(Error::Traced { .. }) => thread::sleep(STOP_INTERVAL),
+                stopped => return stopped,
+            }
         }
         stop(self.pid)
     }
 
     /// Stops all threads of the process, and the processes that share its memory, as far as they can be: they execute
     /// the same code.
-    fn stop_all(&self) -> Result<(Stopped, Vec<Stopped>)> {
+    pub(super) fn stop_all(&self) -> Result<(Stopped, Vec<Stopped>)> {
         let stopped = self.stop(Stopped::all)?;
         let mut sharers: Vec<Stopped> = Vec::new();
         if self.watched.is_some_and(|watched| watched.count() == 0) {
@@ -246,6 +261,16 @@ impl<'a> Server<'a> {
                     }
                     result.map(|value| vec![value])
                 }
+                [wire::MAP, a, b, c, d, e, f] => {
+                    let call = (libc::SYS_mmap, [a, b, c, d, e, f]);
+                    let result = self.call(stopped, &mut remote, call);
+                    if let Ok(at) = result {
+                        made.note(call, at, self.memory);
+                        let (range, tool) = (at..at + b, OWN);
+                        self.jumps.mapped().add(&Owned { range, tool });
+                    }
+                    result.map(|at| vec![at])
+                }
                 [wire::FINISH] => {
                     let result = remote.take().map_or(Ok(()), Remote::finish);
                     return Some(result.map(|()| Vec::new()));
@@ -273,7 +298,7 @@ impl<'a> Server<'a> {
     }
 
     /// Has a thread make a system call.
-    fn call<'s>(
+    pub(super) fn call<'s>(
         &self,
         stopped: &'s Stopped,
         remote: &mut Option<Remote<'s>>,
@@ -283,6 +308,10 @@ impl<'a> Server<'a> {
             Some(remote) => remote,
             None => remote.insert(Remote::new(stopped, self.memory)?),
         };
+        if number == libc::SYS_munmap {
+            // Before: something else may be mapped there afterwards.
+            self.jumps.mapped().remove(arguments[0]);
+        }
         // The name is for errors, and the tool has it.
         remote.call("system call", number, arguments)
     }
@@ -380,7 +409,7 @@ impl<'a> Server<'a> {
 }
 
 /// Tries to restore something of a process so often. Returns whether it is restored, or the process is gone.
-fn is_restored(attempts: u32, mut restore: impl FnMut() -> Result<bool>) -> bool {
+pub(super) fn is_restored(attempts: u32, mut restore: impl FnMut() -> Result<bool>) -> bool {
     for attempt in 0..attempts {
         thread::sleep(attempt * RETRY_INTERVAL);
         match restore() {

@@ -123,6 +123,19 @@ impl Session {
             .ok_or(Error::Gone { pid: self.pid() })
     }
 
+    /// Has a thread map memory, by these arguments of `mmap`, that is unmapped once the tool is gone and no thread can be in
+    /// its code. Returns the address.
+    pub(super) fn map(&self, arguments: [u64; 6]) -> Result<u64> {
+        let numbers = [&[wire::MAP], &arguments[..]].concat();
+        let value = self
+            .tracer
+            .ask(self.holder, "mmap", &Message::new(numbers))?;
+        value
+            .first()
+            .copied()
+            .ok_or(Error::Gone { pid: self.pid() })
+    }
+
     /// Lets the threads go on. An error where the one that made system calls is gone.
     pub fn finish(mut self) -> Result<()> {
         self.end()

@@ -102,7 +102,7 @@ impl Runtime {
         let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
         let map = [0, bytes, access, flags, u64::MAX, 0];
-        let at = session.call("mmap", libc::SYS_mmap, map)?;
+        let at = session.map(map)?;
         let wiped = [at, bytes, libc::MADV_WIPEONFORK as u64, 0, 0, 0];
         session.call("madvise", libc::SYS_madvise, wiped)?;
         session.finish()?;
@@ -215,11 +215,11 @@ impl Sharing<'_> {
         }
         let Some(start) = shared.again_from else {
             let call = [0, shared.bytes, access, flags, file, 0];
-            return self.session.call("mmap", libc::SYS_mmap, call);
+            return self.session.map(call);
         };
         let nothing = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
         let call = [0, shared.mapped(), 0, nothing, u64::MAX, 0];
-        let at = self.session.call("mmap", libc::SYS_mmap, call)?;
+        let at = self.session.map(call)?;
         let fixed = flags | libc::MAP_FIXED as u64;
         for call in [
             [at, shared.bytes, access, fixed, file, 0],
@@ -244,7 +244,7 @@ impl Sharing<'_> {
     fn map_at(&self, at: u64, bytes: u64, access: u64, file: u64) -> Result<u64> {
         let flags = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
         let call = [at, bytes, access, flags, file, 0];
-        match self.session.call("mmap", libc::SYS_mmap, call) {
+        match self.session.map(call) {
             Err(Error::Remote { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
                 let all = mappings(self.pid)?;
                 let there = all

@@ -1,25 +1,33 @@
 //! Probes at the return of functions that leave by a jump to another one, in a process: their code and their tables.
 
 use super::{
-    area::CodeArea,
     error::{Error, Result},
-    memory::Write,
-    runtime::{Runtime, jump},
-    session::Session,
+    kept::tables,
+    layout::{Layout, STATE_TABLES, TABLES},
+    memory::{Memory, Write},
+    runtime::{Known, Runtime, jump},
     site::Site,
     stopped::status,
-    trampoline::{Condition, Context, ENTRIES, KEY, Role, STUB, Table, Trampoline},
+    trampoline::{Condition, Context, Role, STUB, Table, Trampoline},
 };
 use std::fs;
 
+/// Stubs, and the code that they lead to while the site is probed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stubs {
+    table: Table,
+    returned: u64,
+}
+
 impl Runtime {
     /// Makes the code of a site where a function leaves to another one. Returns where the code begins that runs the
-    /// program, and the code that the site's jump leads to.
-    pub(super) fn tail(&mut self, site: &Site, context: Context) -> Result<(u64, Trampoline)> {
-        let size = ENTRIES * STUB;
-        let stubs = self.code_area(None, Some(site.address), size)?.take(size);
-        let keys = self.data_area(stubs, ENTRIES * KEY)?.take(ENTRIES * KEY);
-        let table = Table { keys, stubs };
+    /// program, the code that the site's jump leads to, and what has to lead to the former.
+    pub(super) fn tail(
+        &mut self,
+        site: &Site,
+        context: Context,
+    ) -> Result<(u64, Trampoline, Stubs)> {
+        let table = self.table(site.address)?;
         let role = Role::Replace(table);
         let (_, tail) = self.assemble(site.address, site, Context { role, ..context })?;
         let [_, distance @ ..] = jump(self.pid, site.address, tail.entry)?;
@@ -28,33 +36,52 @@ impl Runtime {
             distance: i32::from_le_bytes(distance),
         });
         let context = Context { role, ..context };
-        let (at, returned) = self.assemble(stubs, &site.returning(), context)?;
-        let bytes = table.stubs(returned.entry);
-        self.pending.push(Write {
-            address: stubs,
-            bytes: bytes.ok_or(Error::NoGap {
-                pid: self.pid,
-                size,
-            })?,
-        });
-        Ok((at, tail))
+        let (at, returned) = self.assemble(table.stubs, &site.returning(), context)?;
+        let returned = returned.entry;
+        Ok((at, tail, Stubs { table, returned }))
     }
 
-    /// Memory for so many bytes that code near an address can refer to. It is zero.
-    fn data_area(&mut self, near: u64, size: u64) -> Result<&mut CodeArea> {
-        let found = self.data.iter().position(|area| area.fits(near, size));
-        let index = match found {
-            Some(index) => index,
-            None => {
-                let session = Session::one(&self.tracer)?;
-                let area = CodeArea::create_data(&session, self.pid, near)?;
-                session.finish()?;
-                self.data.push(area);
-                self.data.len() - 1
-            }
+    /// Returns what has the stubs of a site lead to its code, unless they do: another tool, or other code of this one, may have
+    /// had them meanwhile.
+    pub(super) fn lead_stubs(&self, known: &Known) -> Result<Option<Write>> {
+        let Some(Stubs { table, returned }) = known.stubs else {
+            return Ok(None);
         };
-        Ok(&mut self.data[index])
+        if stub_target(&self.memory, table)? == Some(returned) {
+            return Ok(None);
+        }
+        let bytes = table.stubs(Some(returned)).ok_or(Error::NoGap {
+            pid: self.pid,
+            size: STUB,
+        })?;
+        let address = table.stubs;
+        Ok(Some(Write { address, bytes }))
     }
+}
+
+/// The address that the stubs of a table lead to. `None` where they return by themselves, or are not written yet.
+fn stub_target(memory: &Memory, table: Table) -> Result<Option<u64>> {
+    let stub = memory.read_vec(table.stubs, STUB as usize)?;
+    Ok(Table::target(table.stubs, &stub))
+}
+
+/// The writes after which calls return by their stubs alone, where those lead to code of a tool.
+pub(super) fn stubs_that_return(
+    memory: &Memory,
+    layout: Layout,
+    is_of_tool: impl Fn(u64) -> bool,
+) -> Result<Vec<Write>> {
+    let bytes = memory.read_vec(layout.base + STATE_TABLES, TABLES)?;
+    let mut writes = Vec::new();
+    for (_, table) in tables(&bytes) {
+        if stub_target(memory, table)?.is_some_and(&is_of_tool) {
+            writes.extend(table.stubs(None).map(|bytes| Write {
+                address: table.stubs,
+                bytes,
+            }));
+        }
+    }
+    Ok(writes)
 }
 
 /// An error where a thread has a shadow stack, which knows the return addresses: none of them may be replaced.

@@ -135,7 +135,8 @@ impl Tracer {
             restored.is_ok() && self.jumps.are_others_restored()
         };
         // What is still attached is left to the tracer process: it ends by itself.
-        if !has_jumps && (self.jumps.are_others_restored() || restores_others()) {
+        let is_clean = self.jumps.are_others_restored() && self.jumps.mapped().is_empty();
+        if !has_jumps && (is_clean || restores_others()) {
             return true;
         }
         let is_in_children = has_jumps && self.jumps.children().is_some();
@@ -195,6 +196,11 @@ impl Tracer {
         let numbers = [&[wire::RESTORE_CHILDREN], addresses].concat();
         self.begin("restore children", &Message::new(numbers))
             .map(drop)
+    }
+
+    /// Has what is mapped stay in the process.
+    pub(super) fn keep_mapped(&self) {
+        self.jumps.mapped().keep();
     }
 
     /// Takes a jump out that is no longer there.

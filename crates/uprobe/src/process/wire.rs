@@ -34,6 +34,8 @@ pub(super) const RESTORE_OTHERS: u64 = 7;
 pub(super) const WRITE: u64 = 8;
 /// Write bytes that threads executed before, and have each CPU forget instructions that it read ahead.
 pub(super) const PATCH: u64 = 9;
+/// Map memory that belongs to the tool, by `mmap` with these arguments. The reply has its address.
+pub(super) const MAP: u64 = 10;
 
 /// The first number of replies.
 const DONE: u64 = 0;

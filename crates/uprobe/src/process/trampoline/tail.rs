@@ -30,6 +30,11 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(in super::super) const KEY: u64 = 8;
 pub(in super::super) const STUB: u64 = 16;
 
+/// The jump in a stub: its first byte, its offset, and where it ends.
+const JUMP: u8 = 0xe9;
+const JUMP_AT: usize = 6;
+const JUMP_END: usize = 11;
+
 /// The table of one jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Table {
@@ -49,20 +54,34 @@ pub(in super::super) struct Condition {
 }
 
 impl Table {
-    /// The code of the stubs, which lead to the code at `returning`; `None` where that or the table is too far away.
-    pub(in super::super) fn stubs(&self, returning: u64) -> Option<Vec<u8>> {
+    /// The code of the stubs, which lead to the code at `returning`, or return by themselves; `None` where that or the table
+    /// is too far away.
+    pub(in super::super) fn stubs(&self, returning: Option<u64>) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity((ENTRIES * STUB) as usize);
         for index in 0..ENTRIES {
             let at = self.stubs + index * STUB;
             let distance = |from: u64, to: u64| i32::try_from(to.wrapping_sub(from) as i64).ok();
-            // push [key]; jmp
+            // push [key]; jmp, or ret
             bytes.extend([0xff, 0x35]);
             bytes.extend(distance(at + 6, self.keys + index * KEY)?.to_le_bytes());
-            bytes.push(0xe9);
-            bytes.extend(distance(at + 11, returning)?.to_le_bytes());
-            bytes.extend([0xcc; 5]);
+            match returning {
+                Some(returning) => {
+                    bytes.push(JUMP);
+                    bytes.extend(distance(at + JUMP_END as u64, returning)?.to_le_bytes());
+                }
+                None => bytes.push(0xc3),
+            }
+            bytes.resize(((index + 1) * STUB) as usize, 0xcc);
         }
         Some(bytes)
+    }
+
+    /// The address that a stub at an address leads to. `None` where it returns by itself, or was never written.
+    pub(in super::super) fn target(at: u64, stub: &[u8]) -> Option<u64> {
+        let distance = stub[JUMP_AT + 1..JUMP_END].try_into().expect("4 bytes");
+        let distance = i64::from(i32::from_le_bytes(distance));
+        let end = at + JUMP_END as u64;
+        (stub[JUMP_AT] == JUMP).then_some(end.wrapping_add_signed(distance))
     }
 }
 
@@ -212,7 +231,7 @@ mod tests {
             keys: 0x7000_0000,
             stubs: 0x6000_0000,
         };
-        let bytes = table.stubs(0x5000_0000).unwrap();
+        let bytes = table.stubs(Some(0x5000_0000)).unwrap();
         assert_eq!(bytes.len() as u64, ENTRIES * STUB);
         for (index, stub) in (0..ENTRIES).zip(bytes.chunks_exact(STUB as usize)) {
             let at = table.stubs + index * STUB;
@@ -222,7 +241,28 @@ mod tests {
             assert_eq!(push.ip_rel_memory_address(), table.keys + index * KEY);
             assert_eq!(jump.code(), Code::Jmp_rel32_64);
             assert_eq!(jump.near_branch_target(), 0x5000_0000);
+            assert_eq!(Table::target(at, stub), Some(0x5000_0000));
         }
-        assert_eq!(table.stubs(0x5_0000_0000), None, "too far");
+        assert_eq!(table.stubs(Some(0x5_0000_0000)), None, "too far");
+    }
+
+    #[test]
+    fn a_stub_of_a_tool_that_ended_returns_by_itself() {
+        let table = Table {
+            keys: 0x7000_0000,
+            stubs: 0x6000_0000,
+        };
+        let (before, after) = (table.stubs(Some(0x5000_0000)), table.stubs(None));
+        let (before, after) = (before.unwrap(), after.unwrap());
+        let pairs = before
+            .chunks_exact(STUB as usize)
+            .zip(after.chunks_exact(STUB as usize));
+        for (before, after) in pairs {
+            // A thread may be between the two instructions.
+            assert_eq!(before[..JUMP_AT], after[..JUMP_AT]);
+            let mut decoder = Decoder::new(64, &after[JUMP_AT..], DecoderOptions::NONE);
+            assert_eq!(decoder.decode().code(), Code::Retnq);
+            assert_eq!(Table::target(table.stubs, after), None);
+        }
     }
 }
