@@ -385,3 +385,23 @@ fn the_heap_can_grow_beside_code() {
     let hits = runtime.detach(attachment).unwrap();
     assert_eq!(hits[0].entry.hits, 1);
 }
+
+#[test]
+fn each_stop_of_the_first_attachment_is_short() {
+    let process = Binary::compile("busy.c", &[]).start(&["4"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let image = Image::of_program(process.pid()).unwrap();
+    let function = image.function("work").unwrap();
+    let probe = Probe {
+        function: &function,
+        entry: Some(program::empty(&mut runtime)),
+        returns: None,
+        inside: &[],
+    };
+    let attachment = runtime.attach(&[probe]).unwrap();
+    let stops = runtime.stops();
+    // Each takes some 40 microseconds.
+    assert!((1..=6).contains(&stops.most_calls), "{stops:?}");
+    assert!((2..=6).contains(&stops.number), "{stops:?}");
+    runtime.detach(attachment).unwrap();
+}

@@ -65,26 +65,25 @@ unsafe impl Send for Areas {}
 unsafe impl Sync for Areas {}
 
 impl Areas {
-    /// Makes the block, with areas for so many threads.
-    pub(super) fn create(
-        session: &Session,
-        pid: i32,
-        memory: &Memory,
-        threads: u64,
-    ) -> Result<Self> {
+    /// Makes the private part of a block, with areas for so many threads. It is unmapped again where [`Self::create`] does not
+    /// complete it.
+    pub(super) fn prepare(session: &Session, memory: &Memory, threads: u64) -> Result<Layout> {
         let mut layout = Layout {
             base: 0,
             areas: (threads + 1).min(Layout::MAX_AREAS),
             children: None,
         };
         let size = layout.private() + layout.shared();
-        let arguments = [0, size, READ_WRITE, PRIVATE, NO_FILE, 0];
-        layout.base = session.call("mmap", libc::SYS_mmap, arguments)?;
-        let made = Self::fill(session, pid, memory, layout);
-        if made.is_err() {
-            let _ = session.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
-        }
-        made
+        layout.base = session.map([0, size, READ_WRITE, PRIVATE, NO_FILE, 0])?;
+        let (base, private) = (layout.base, layout.private());
+        // A thread touches a page or two of its area: no 2 MiB are to be cleared for it. Not all kernels have it.
+        let small = libc::MADV_NOHUGEPAGE as u64;
+        let small = [base, private, small, 0, 0, 0];
+        let _ = session.call("madvise", libc::SYS_madvise, small);
+        let wiped = [base, private, libc::MADV_WIPEONFORK as u64, 0, 0, 0];
+        session.call("madvise", libc::SYS_madvise, wiped)?;
+        install_guards(session, memory, layout)?;
+        Ok(layout)
     }
 
     /// Takes the block over that an earlier tool, or another one, made in the process: its threads are on their areas
@@ -201,23 +200,14 @@ impl Areas {
         }
     }
 
-    fn fill(session: &Session, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
+    /// Makes the shared part of a block, which is complete then and stays.
+    pub(super) fn create(
+        session: &Session,
+        pid: i32,
+        memory: &Memory,
+        layout: Layout,
+    ) -> Result<Self> {
         let (base, private, shared) = (layout.base, layout.private(), layout.shared());
-        let wiped = libc::MADV_WIPEONFORK as u64;
-        session.call(
-            "madvise",
-            libc::SYS_madvise,
-            [base, private, wiped, 0, 0, 0],
-        )?;
-        // A thread touches a page or two of its area: no 2 MiB are to be cleared for it. Not all kernels have it.
-        let small = libc::MADV_NOHUGEPAGE as u64;
-        let _ = session.call(
-            "madvise",
-            libc::SYS_madvise,
-            [base, private, small, 0, 0, 0],
-        );
-        install_guards(session, memory, layout)?;
-
         let name = base + STATE_SCRATCH;
         memory.write(name, NAME)?;
         let flags = u64::from(libc::MFD_CLOEXEC);
@@ -251,6 +241,7 @@ impl Areas {
         // No thread's FS base is this, in the area of no thread.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
         memory.write(base + STATE_ON as u64, &IS_ON.to_le_bytes())?;
+        session.keep(base);
         Ok(areas)
     }
 

@@ -67,6 +67,7 @@ mod comparison;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod files;
 pub(crate) mod fuzz;
 mod guard;
 mod handlers;
@@ -117,7 +118,7 @@ pub use memory::Memory;
 pub use remote::Remote;
 pub use runtime::{Counts, Program, Runtime};
 pub use seccomp::Denied;
-pub use session::Session;
+pub use session::{Session, Stops};
 pub use share::Shared;
 pub use site::{Returns, Site, When};
 pub use starts::{Started, Starters, Starts};

@@ -14,7 +14,7 @@ use super::{
     program_list::Listed,
     replaced::Replaced,
     seccomp::Denied,
-    session::Session,
+    session::{Session, Stops},
     site::{JUMP, Site, When},
     tail::Stubs,
     tracer::Tracer,
@@ -151,8 +151,7 @@ pub(super) fn jump(pid: i32, from: u64, to: u64) -> Result<[u8; JUMP]> {
 }
 
 impl Runtime {
-    /// Makes what probes need in a running process. All of its threads are stopped for most of it: the one that makes
-    /// the system calls would have to share the CPUs with them.
+    /// Makes what probes need in a running process. Its threads are stopped for moments, mostly a single one.
     pub fn open(pid: i32) -> Result<Self> {
         super::support::check()?;
         let near = Image::program_address(pid)?;
@@ -161,22 +160,28 @@ impl Runtime {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
             .map_err(|_| Error::Gone { pid })?
             .count() as u64;
+        let mut layout = None;
         if Areas::adopt(pid, &memory)?.is_none() {
             // First: where there is a block, it was done. It takes some 10 ms, so the other threads go on.
-            let session = Session::one(&tracer)?;
+            let session = Session::idle(&tracer)?;
             session.call("membarrier", libc::SYS_membarrier, REGISTER_SYNC_CORE)?;
             session.finish()?;
+            let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+            let spare = SPARE_AREAS + CPU_AREAS * cpus;
+            let session = Session::one(&tracer)?;
+            layout = Some(Areas::prepare(&session, &memory, 2 * threads + spare)?);
+            session.finish()?;
         }
-        let session = Session::all(&tracer)?;
-        let areas = match Areas::adopt(pid, &memory)? {
-            Some(areas) => areas,
-            None => {
-                let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-                let spare = SPARE_AREAS + CPU_AREAS * cpus;
-                Areas::create(&session, pid, &memory, 2 * threads + spare)?
-            }
-        };
+        let session = Session::one(&tracer)?;
         let code = CodeArea::create(&session, pid, near, 0)?;
+        session.finish()?;
+        let session = Session::all(&tracer)?;
+        // Another tool may have been faster.
+        let areas = match (Areas::adopt(pid, &memory)?, layout) {
+            (Some(areas), _) => areas,
+            (None, Some(layout)) => Areas::create(&session, pid, &memory, layout)?,
+            (None, None) => return Err(Error::Gone { pid }),
+        };
         let thread_word = identity::thread_word(pid, session.threads(), &memory);
         session.finish()?;
         let denied = Denied::find(pid)?;
@@ -262,6 +267,11 @@ impl Runtime {
     /// The process.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The stops of the process for this runtime so far.
+    pub fn stops(&self) -> Stops {
+        self.tracer.stops()
     }
 
     /// Stops all threads of the process, for [`Self::attach_in`] and [`Self::detach_in`].

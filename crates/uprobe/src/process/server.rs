@@ -4,6 +4,7 @@
 use super::{
     children::descendants,
     error::{Error, Result},
+    files::FileLimit,
     identity::Watched,
     jumps::Jumps,
     mapped::{OWN, Owned},
@@ -86,6 +87,7 @@ impl<'a> Server<'a> {
             let stopped = match request.numbers[..] {
                 [wire::STOP_ALL] => self.stop_all(),
                 [wire::STOP_ONE] => self.stop(Stopped::one).map(|one| (one, Vec::new())),
+                [wire::STOP_IDLE] => self.stop(Stopped::idle).map(|one| (one, Vec::new())),
                 [wire::RESTORE_CHILDREN, ref addresses @ ..] => {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
@@ -236,6 +238,7 @@ impl<'a> Server<'a> {
         self.reply(registers());
         let mut remote = None;
         let mut made = Made::default();
+        let mut limit = None;
         while let Some(request) = self.next() {
             if let [wire::WRITE | wire::PATCH, ..] = request.numbers[..] {
                 // From now on, threads may be led there.
@@ -255,6 +258,9 @@ impl<'a> Server<'a> {
                 }
                 [wire::CALL, number, a, b, c, d, e, f] => {
                     let call = (number as libc::c_long, [a, b, c, d, e, f]);
+                    if matches!(call.0, libc::SYS_memfd_create | libc::SYS_socketpair) {
+                        limit = limit.or_else(|| FileLimit::raise(self.pid));
+                    }
                     let result = self.call(stopped, &mut remote, call);
                     if let Ok(value) = result {
                         made.note(call, value, self.memory);

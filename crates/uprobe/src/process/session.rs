@@ -10,14 +10,30 @@ use super::{
 };
 use std::{
     mem,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+
+/// Stops of a process, of all its threads or of a single one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stops {
+    /// Number of stops.
+    pub number: u64,
+    /// Time of the longest one.
+    pub longest: Duration,
+    /// The most system calls that a thread made in one.
+    pub most_calls: u64,
+}
 
 /// Threads that are stopped until this is dropped, or this process dies. Then they go on with their own registers;
 /// what was mapped meanwhile stays, but for that of a process that died.
 #[derive(Debug)]
 pub struct Session {
+    /// Number of system calls.
+    calls: AtomicU64,
     tracer: Arc<Tracer>,
     /// The tracer process that stopped it.
     holder: libc::pid_t,
@@ -38,11 +54,17 @@ impl Session {
         Self::stop(tracer, wire::STOP_ONE)
     }
 
+    /// Stops a thread that has used little CPU time, the others go on. Another tool may hold another thread meanwhile.
+    pub(super) fn idle(tracer: &Arc<Tracer>) -> Result<Self> {
+        Self::stop(tracer, wire::STOP_IDLE)
+    }
+
     fn stop(tracer: &Arc<Tracer>, kind: u64) -> Result<Self> {
         let priority = Priority::raise(0);
         let since = Instant::now();
         let (holder, threads) = tracer.stop(kind)?;
         Ok(Session {
+            calls: AtomicU64::new(0),
             tracer: Arc::clone(tracer),
             holder,
             threads: wire::to_registers(&threads),
@@ -115,6 +137,7 @@ impl Session {
         number: libc::c_long,
         arguments: [u64; 6],
     ) -> Result<u64> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let numbers = [&[wire::CALL, number as u64], &arguments[..]].concat();
         let value = self.tracer.ask(self.holder, name, &Message::new(numbers))?;
         value
@@ -126,6 +149,7 @@ impl Session {
     /// Has a thread map memory, by these arguments of `mmap`, that is unmapped once the tool is gone and no thread can be in
     /// its code. Returns the address.
     pub(super) fn map(&self, arguments: [u64; 6]) -> Result<u64> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let numbers = [&[wire::MAP], &arguments[..]].concat();
         let value = self
             .tracer
@@ -134,6 +158,11 @@ impl Session {
             .first()
             .copied()
             .ok_or(Error::Gone { pid: self.pid() })
+    }
+
+    /// Has memory that was mapped at an address stay when the tool is gone.
+    pub(super) fn keep(&self, address: u64) {
+        self.tracer.keep(address);
     }
 
     /// Lets the threads go on. An error where the one that made system calls is gone.
@@ -145,9 +174,11 @@ impl Session {
         if mem::replace(&mut self.is_over, true) {
             return Ok(());
         }
-        self.tracer
-            .ask(self.holder, "finish", &Message::new([wire::FINISH]))
-            .map(drop)
+        let finish = Message::new([wire::FINISH]);
+        let ended = self.tracer.ask(self.holder, "finish", &finish).map(drop);
+        let calls = self.calls.load(Ordering::Relaxed);
+        self.tracer.note(self.since.elapsed(), calls);
+        ended
     }
 }
 

@@ -179,6 +179,8 @@ impl Sharing<'_> {
         self.memory.write(at + HEADER, &header)?;
         let vector = [(at + BYTE).to_le_bytes(), 1_u64.to_le_bytes()].concat();
         self.memory.write(at + VECTOR, &vector)?;
+        // Where there is room for no descriptor, the kernel writes nothing here.
+        self.memory.write(at + CONTROL, &[0; 8])?;
         let flags = (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as u64;
         let call = [socket, at + HEADER, flags, 0, 0, 0];
         self.session.call("recvmsg", libc::SYS_recvmsg, call)?;

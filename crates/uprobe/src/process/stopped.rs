@@ -13,7 +13,7 @@
 use super::{
     error::{Error, Result},
     permission,
-    priority::Priority,
+    priority::{Priority, cpu_time},
 };
 use nix::{
     errno::Errno,
@@ -128,9 +128,21 @@ impl Stopped {
 
     /// Stops a single thread of a process, the others go on.
     pub fn one(pid: i32) -> Result<Self> {
+        Self::first(pid, threads(pid)?)
+    }
+
+    /// The same, with the thread that has used the least CPU time: what it does takes long, and others have more to do.
+    pub(super) fn idle(pid: i32) -> Result<Self> {
+        let mut threads = threads(pid)?;
+        threads.sort_by_key(|&tid| cpu_time(pid, tid));
+        Self::first(pid, threads)
+    }
+
+    /// The first of these threads that executes code of the process.
+    fn first(pid: i32, threads: Vec<i32>) -> Result<Self> {
         let mut stopped = Self::none(pid, STOP_TIMEOUT)?;
         let options = stopped.options()?;
-        for tid in threads(pid)? {
+        for tid in threads {
             stopped.seize(tid, options)?;
             if stopped.threads.contains(&tid) {
                 stopped.arrive(tid)?;

@@ -21,6 +21,7 @@ use super::{
     priority::Priority,
     replaced::Replaced,
     server::Server,
+    session::Stops,
     vdso::Places,
     wire::{self, Message},
 };
@@ -32,6 +33,7 @@ use std::{
     fs,
     os::unix::net::UnixStream,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// The tracer process, and what it has to restore.
@@ -43,6 +45,7 @@ pub(super) struct Tracer {
     jumps: Jumps,
     watched: Option<Watched>,
     helper: Mutex<Helper>,
+    stops: Mutex<Stops>,
 }
 
 #[derive(Debug)]
@@ -62,6 +65,7 @@ impl Tracer {
             memory,
             jumps,
             watched,
+            stops: Mutex::default(),
         })
     }
 
@@ -198,7 +202,25 @@ impl Tracer {
             .map(drop)
     }
 
-    /// Has what is mapped stay in the process.
+    /// Counts a stop, which took so long, with so many system calls.
+    pub(super) fn note(&self, duration: Duration, calls: u64) {
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.number += 1;
+        stops.longest = stops.longest.max(duration);
+        stops.most_calls = stops.most_calls.max(calls);
+    }
+
+    /// The stops so far.
+    pub(super) fn stops(&self) -> Stops {
+        *self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has what was mapped at an address stay in the process.
+    pub(super) fn keep(&self, address: u64) {
+        self.jumps.mapped().remove(address);
+    }
+
+    /// Has all that is mapped stay in the process.
     pub(super) fn keep_mapped(&self) {
         self.jumps.mapped().keep();
     }

@@ -20,6 +20,8 @@ use std::{
 /// Stop all threads, or a single one. The reply has their registers.
 pub(super) const STOP_ALL: u64 = 1;
 pub(super) const STOP_ONE: u64 = 2;
+/// The same, of a single thread that has used the least CPU time.
+pub(super) const STOP_IDLE: u64 = 11;
 /// Give threads other registers.
 pub(super) const SET_REGISTERS: u64 = 3;
 /// Make a system call. The reply has its result.

@@ -12,6 +12,7 @@ use bpfcost_uprobe::{
     process::{Function, Image, Memory, mappings},
 };
 use common::{Binary, wait_until};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -164,4 +165,21 @@ fn a_hundred_tools_leave_no_more_than_the_first() {
 #[test]
 fn tables_of_return_addresses_are_used_again() {
     come_and_go("tails.c", &["-ldl"], &[], "busy 4", "leaves");
+}
+
+#[test]
+fn a_process_that_may_open_no_more_files_is_attached_to() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["2"]);
+    let pid = process.pid();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64;
+    let full = Rlimit {
+        current: Some(open),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    prlimit(Pid::from_raw(pid), Resource::Nofile, full).unwrap();
+    let limits = || fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let before = limits();
+    run(pid, "work", &compile::bpf("tests/left/left.bpf.c"));
+    assert_eq!(limits(), before);
+    assert_eq!(process.stop().1, 0);
 }
