@@ -38,8 +38,9 @@
 //! - Functions that leave by a jump to another one have no probe at their return where that one may throw, be unwound
 //!   through, or look at its caller, as far as its file shows (`process/image/reach.rs`); nor have functions too short
 //!   for both probes.
-//! - A signal handler that interrupts a probe and goes on on another stack, as for a thread of its own making that is not run
-//!   for a while, is not seen: where the tool ends meanwhile, the process crashes when that one returns.
+//! - A signal handler that interrupts one of the few instructions before or behind a probe's frame, and then goes on on another
+//!   stack, as for a thread of its own making that is not run for a while, is not seen: where the tool ends meanwhile, the
+//!   process crashes when that one returns.
 //! - While such another one runs, its return address is replaced. A stack walk by tables of unwinding, in a signal handler or
 //!   from outside, ends there; one by frame pointers has the stub's address in place of the caller's. An exception that a
 //!   signal handler throws then ends the process; a thread that is cancelled asynchronously then leaves out the

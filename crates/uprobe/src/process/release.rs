@@ -1,18 +1,17 @@
 //! Memory of tools that is unmapped once no thread can be in their code, or go on there.
 //!
 //! The jumps are gone, so that no thread comes in any more. All threads are stopped, and looked at: their instruction pointers;
-//! their stacks, on which a signal's frame has the address that its handler returns to; and the stacks of probes that a
-//! thread is in. A number there that could be an address in a tool's memory keeps all of that tool's memory for another attempt.
+//! and their stacks, on which a signal's frame has the address that its handler returns to. A number there that could be an
+//! address in a tool's memory keeps all of that tool's memory for another attempt; a thread in a probe keeps that of all tools.
 //! What is left after the last one stands in a table in the process, and the next tool tries again.
 //!
 //! Stubs to which calls return ([`super::tail`]) stay, as does the guard ([`super::guard`]): their addresses may be kept
 //! anywhere. The stubs then return by themselves.
 
 use super::{
-    error::{Error, Result},
+    error::Result,
     layout::{
-        CONTROL_FRAME, FIRST_FRAME, FRAME, FRAME_STACK, GUARD, LEFT, LEVEL, LEVELS, Layout,
-        STATE_LEFT, STATE_LIMIT, STATE_MARK, STATE_OWNERS,
+        CONTROL_FRAME, FIRST_FRAME, LEFT, Layout, STATE_LEFT, STATE_LIMIT, STATE_MARK, STATE_OWNERS,
     },
     mapped::{OWN, Owned},
     maps::{Mapping, mappings},
@@ -90,6 +89,11 @@ impl Server<'_> {
 
     /// The ranges of tools in whose code no thread can be. All threads are stopped.
     fn unused(&self, stopped: &Stopped) -> Result<Vec<Range<u64>>> {
+        if let Some(layout) = self.layout()?
+            && is_in_probe(self.memory, layout)?
+        {
+            return Ok(Vec::new());
+        }
         let mut ranges = self.jumps.mapped().all();
         ranges.sort_by_key(|owned| owned.range.start);
         let threads: Vec<(i32, Registers)> = stopped.threads_of_user().collect::<Result<_>>()?;
@@ -108,9 +112,6 @@ impl Server<'_> {
         for (_, registers) in &threads {
             look(registers.rip);
             stacks.extend(stack(registers.rsp, &all));
-        }
-        if let Some(layout) = self.layout()? {
-            stacks.extend(stacks_of_probes(self.memory, layout, &all)?);
         }
         for stack in stacks {
             let bytes = self
@@ -220,37 +221,20 @@ fn stack(pointer: u64, all: &[Mapping]) -> Option<Range<u64>> {
     Some(start..mapping.end.min(start + STACK))
 }
 
-/// The stacks of all probes that threads are in, and those that they have interrupted.
-fn stacks_of_probes(memory: &Memory, layout: Layout, all: &[Mapping]) -> Result<Vec<Range<u64>>> {
+/// Returns whether a thread is in a probe, by its frames: also one whose stack is not in use, as a signal's handler has moved to
+/// another one. One that has left a probe by longjmp counts as well.
+fn is_in_probe(memory: &Memory, layout: Layout) -> Result<bool> {
     let table = layout.base + STATE_OWNERS as u64;
     let owners = memory.read_vec(table, 8 * layout.areas as usize)?;
-    let mut stacks = Vec::new();
     // The area of no thread has no frames.
     for (index, owner) in (0..layout.areas).zip(owners.chunks_exact(8)).skip(1) {
-        if owner == [0; 8] {
-            continue;
-        }
-        let (area, control) = (layout.area(index), layout.control(index));
-        let next = memory.read_u64(control + CONTROL_FRAME)?;
-        let first = area + FIRST_FRAME;
+        let next = memory.read_u64(layout.control(index) + CONTROL_FRAME)?;
         // One that was just claimed has none yet.
-        if next == 0 || next == first {
-            continue;
-        }
-        let frames = (0..LEVELS).map(|level| first - level * LEVEL);
-        let taken: Vec<u64> = frames.filter(|&frame| frame > next).collect();
-        if next + FRAME < area + GUARD || taken.is_empty() {
-            let reason = "a frame of a probe is not where frames are".to_owned();
-            let what = format!("the memory of probes at {area:#x}");
-            return Err(Error::Code { what, reason });
-        }
-        stacks.push(next + FRAME..control);
-        for frame in taken {
-            let pointer = memory.read_u64(frame + FRAME_STACK as u64)?;
-            stacks.extend(stack(pointer, all));
+        if owner != [0; 8] && next != 0 && next != layout.area(index) + FIRST_FRAME {
+            return Ok(true);
         }
     }
-    Ok(stacks)
+    Ok(false)
 }
 
 /// Returns whether all that is mapped in a range may be a tool's: none of it is a file, a heap or a stack.
