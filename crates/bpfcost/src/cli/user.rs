@@ -114,6 +114,9 @@ fn show(verbose: bool, event: &ToolEvent<'_>) {
         ToolEvent::LeftOut { pid, reason } => {
             note!("note: process {pid} is not probed: {}", cleaned(reason));
         }
+        ToolEvent::CallRefused { call, reason } => {
+            note!("{call} is refused: {}", cleaned(reason));
+        }
         ToolEvent::Refused { program, reason } => {
             let program = if program.is_empty() {
                 "a program without a name"
@@ -155,12 +158,10 @@ fn words(counts: ToolCounts) -> String {
             let _ = write!(words, ", {} {what}", count(some));
         }
     }
-    if counts.refused > 0 {
-        let _ = write!(
-            words,
-            ", {} refused",
-            plural(number(counts.refused), "program")
-        );
+    for (some, what) in [(counts.refused, "program"), (counts.calls_refused, "call")] {
+        if some > 0 {
+            let _ = write!(words, ", {} refused", plural(number(some), what));
+        }
     }
     words
 }

@@ -13,6 +13,16 @@ const MAX_INSTRUCTIONS: u32 = 1_000_000;
 /// The most places of a link (`MAX_UPROBE_MULTI_CNT`).
 const MAX_SPOTS: usize = 1 << 20;
 const INSTRUCTION_BYTES: usize = 8;
+/// Flags of `mount` for what is mounted already.
+const OF_MOUNTED: u64 = libc::MS_REMOUNT
+    | libc::MS_BIND
+    | libc::MS_MOVE
+    | libc::MS_SHARED
+    | libc::MS_PRIVATE
+    | libc::MS_SLAVE
+    | libc::MS_UNBINDABLE;
+/// Place of the number of elements among the arguments of a command for many.
+const COUNT_AT: u64 = std::mem::offset_of!(sys::bpf_attr__bindgen_ty_3, count) as u64;
 /// Types of events, in `struct perf_event_attr`: the size of its first version.
 const FIRST_SIZE: usize = 64;
 
@@ -38,6 +48,10 @@ pub(super) enum Call {
     /// A program that is run once.
     Run {
         program: RawFd,
+    },
+    /// A file system of a kind that is made to be mounted.
+    Mount {
+        kind: Vec<u8>,
     },
     /// Something that changes nothing here.
     Other,
@@ -100,6 +114,8 @@ pub(super) struct CreateLinks {
     pub(super) program: RawFd,
     pub(super) path: PathBuf,
     pub(super) flags: u32,
+    /// True if the program runs at entries and at returns.
+    pub(super) is_session: bool,
     /// The process, 0 for all.
     pub(super) pid: u32,
     pub(super) spots: Vec<LinkSpot>,
@@ -130,11 +146,17 @@ impl Call {
                 event: number(0),
                 program: number(2),
             }),
+            libc::SYS_mount if arguments[3] & OF_MOUNTED == 0 => Ok(Call::Mount {
+                kind: caller.text(arguments[2])?,
+            }),
+            libc::SYS_fsopen => Ok(Call::Mount {
+                kind: caller.text(arguments[0])?,
+            }),
             libc::SYS_bpf => bpf(
                 caller,
                 arguments[0] as u32,
                 arguments[1],
-                arguments[2] as usize,
+                arguments[2] as u32 as usize,
             ),
             _ => Ok(Call::Other),
         }
@@ -183,6 +205,7 @@ fn fill<T: Copy>(into: &mut T, bytes: &[u8]) {
 fn links(
     caller: &Caller,
     program: RawFd,
+    is_session: bool,
     multi: &sys::bpf_attr__bindgen_ty_14__bindgen_ty_3__bindgen_ty_7,
 ) -> io::Result<Call> {
     let count = multi.cnt as usize;
@@ -213,6 +236,7 @@ fn links(
         program,
         path: caller.path(multi.path)?,
         flags: multi.flags,
+        is_session,
         pid: multi.pid,
         spots: spots.collect(),
     }))
@@ -253,8 +277,7 @@ fn bpf(caller: &Caller, command: u32, address: u64, bytes: usize) -> io::Result<
                     keys: batch.keys,
                     values: batch.values,
                     count: batch.count,
-                    count_at: address
-                        + std::mem::offset_of!(sys::bpf_attr__bindgen_ty_3, count) as u64,
+                    count_at: address.wrapping_add(COUNT_AT),
                     flags: batch.elem_flags | batch.flags,
                 })
             }
@@ -271,9 +294,11 @@ fn bpf(caller: &Caller, command: u32, address: u64, bytes: usize) -> io::Result<
             }
             sys::BPF_LINK_CREATE => {
                 let link = attributes.link_create;
-                if link.attach_type == sys::BPF_TRACE_UPROBE_MULTI {
+                let is_session = link.attach_type == sys::BPF_TRACE_UPROBE_SESSION;
+                if is_session || link.attach_type == sys::BPF_TRACE_UPROBE_MULTI {
                     let program = link.__bindgen_anon_1.prog_fd.cast_signed();
-                    return links(caller, program, &link.__bindgen_anon_3.uprobe_multi);
+                    let places = &link.__bindgen_anon_3.uprobe_multi;
+                    return links(caller, program, is_session, places);
                 }
                 Call::CreateLink(CreateLink {
                     program: link.__bindgen_anon_1.prog_fd.cast_signed(),

@@ -1,8 +1,12 @@
 //! The process that makes a call: its memory and its files.
 
 use std::{
+    ffi::OsString,
     fs, io,
-    os::fd::{OwnedFd, RawFd},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::ffi::OsStringExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -42,6 +46,11 @@ impl Caller {
         Path::new(&format!("/proc/{}/task/{thread}", self.pid)).exists()
     }
 
+    /// Returns whether it runs.
+    pub(super) fn is_there(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.pid)).exists()
+    }
+
     /// Returns whether it is about to probe itself, as bpftrace does for BEGIN and END.
     pub(super) fn probes_itself(&self, file: &Path, whose: Whose) -> bool {
         whose == Whose::One(self.pid) || file == Path::new(&format!("/proc/{}/exe", self.pid))
@@ -71,20 +80,25 @@ impl Caller {
         )?)
     }
 
+    /// Bytes of its memory before a zero.
+    pub(super) fn text(&self, address: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.memory.read_until(address, PATH_BYTES);
+        let end = bytes.iter().position(|byte| *byte == 0);
+        bytes.truncate(end.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?);
+        Ok(bytes)
+    }
+
     /// A path in its memory, as it leads to the file from here.
     pub(super) fn path(&self, address: u64) -> io::Result<PathBuf> {
-        let bytes = self.memory.read_until(address, PATH_BYTES);
-        let end = bytes.iter().position(|byte| *byte == 0);
-        let end = end.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
-        let path = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let pid = self.pid;
+        let path = PathBuf::from(OsString::from_vec(self.text(address)?));
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
         // Whoever resolves it is another process.
-        if let Some(rest) = path.strip_prefix("/proc/self/") {
-            return Ok(Path::new(&format!("/proc/{pid}")).join(rest));
+        if let Ok(rest) = path.strip_prefix("/proc/self") {
+            return Ok(process.join(rest));
         }
-        Ok(match Path::new(&path).strip_prefix("/") {
-            Ok(inside) => Path::new(&format!("/proc/{pid}/root")).join(inside),
-            Err(_) => Path::new(&format!("/proc/{pid}/cwd")).join(path),
+        Ok(match path.strip_prefix("/") {
+            Ok(inside) => process.join("root").join(inside),
+            Err(_) => process.join("cwd").join(path),
         })
     }
 

@@ -28,6 +28,17 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// No process can be started in a mount namespace in which tracefs is protected.
+    #[error(
+        "{tool} can't be kept from writing uprobes to tracefs, for which it needs a mount namespace of its own: {source}{}",
+        advice(.source)
+    )]
+    Mounts {
+        /// The command.
+        tool: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Records can't be handed on.
     #[error("the records of the map {map} can't be handed to the tool: {source}")]
     Forward {
@@ -62,7 +73,7 @@ impl Error {
 fn advice(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "\n  Run it as root: a filter of its system calls needs CAP_SYS_ADMIN"
+            "\n  Run it as root: it needs CAP_SYS_ADMIN, in a container also the permission to mount"
         }
         Some(libc::EINVAL) => {
             "\n  Its system calls can't be answered by another process here: that needs Linux 5.19"

@@ -11,12 +11,18 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// The two calls' numbers in programs of 32 bits, and the mark of calls with pointers of 32 bits.
-const PERF_EVENT_OPEN_32: u32 = 336;
-const BPF_32: u32 = 357;
+/// The calls' numbers in programs of 32 bits, and the mark of calls with pointers of 32 bits.
+const NUMBERS_32: [u32; 4] = [21, 336, 357, libc::SYS_fsopen as u32];
 const X32: u32 = 1 << 30;
 /// The error of such calls: `EOPNOTSUPP`.
 const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32;
+
+/// Calls that are shown whatever their arguments are.
+const SHOWN: [u32; 3] = [
+    libc::SYS_perf_event_open as u32,
+    libc::SYS_mount as u32,
+    libc::SYS_fsopen as u32,
+];
 
 /// `PERF_EVENT_IOC_SET_BPF`.
 pub(super) const SET_BPF: u32 = 0x4004_2408;
@@ -43,24 +49,26 @@ pub(super) const COMMANDS: [u32; 16] = [
 
 /// The filter: all calls pass but those that it shows to the supervisor.
 pub(super) fn program() -> Vec<libc::sock_filter> {
-    let set_bpf = equal_any(&[SET_BPF]);
-    let commands = equal_any(&COMMANDS);
+    let shown = |values: &[u32]| equal_any(values, libc::SECCOMP_RET_USER_NOTIF);
+    let set_bpf = shown(&[SET_BPF]);
+    let commands = shown(&COMMANDS);
+    // Programs of 32 bits: calls that are answered of others fail.
+    let old = equal_any(&NUMBERS_32, REFUSED);
+    let past_old = u8::try_from(old.len() + 1).expect("the calls are few");
     let mut program = vec![
         load(ARCHITECTURE_AT),
-        jump(ARCHITECTURE, 5, 0),
-        // Programs of 32 bits: calls that are answered of others fail.
+        jump(ARCHITECTURE, past_old, 0),
         load(NUMBER),
-        jump(PERF_EVENT_OPEN_32, 2, 0),
-        jump(BPF_32, 1, 0),
-        answer(libc::SECCOMP_RET_ALLOW),
-        answer(REFUSED),
-        load(NUMBER),
-        jump(X32 | libc::SYS_perf_event_open as u32, 1, 0),
-        jump(X32 | libc::SYS_bpf as u32, 0, 1),
-        answer(REFUSED),
-        jump(libc::SYS_perf_event_open as u32, 0, 1),
-        answer(libc::SECCOMP_RET_USER_NOTIF),
     ];
+    program.extend(old);
+    program.push(load(NUMBER));
+    let answers = [(0, libc::SECCOMP_RET_USER_NOTIF), (X32, REFUSED)];
+    for (mark, verdict) in answers {
+        for call in SHOWN {
+            program.extend([jump(mark | call, 0, 1), answer(verdict)]);
+        }
+    }
+    program.extend([jump(X32 | libc::SYS_bpf as u32, 0, 1), answer(REFUSED)]);
     for (call, argument, values) in [(libc::SYS_ioctl, 1, set_bpf), (libc::SYS_bpf, 0, commands)] {
         // Past the argument's load, and past its values.
         let past = u8::try_from(values.len() + 1).expect("the values are few");
@@ -72,8 +80,8 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     program
 }
 
-/// The end for a word that was loaded: shown if it is one of these, or else allowed.
-fn equal_any(values: &[u32]) -> Vec<libc::sock_filter> {
+/// The end for a word that was loaded: `verdict` if it is one of these, or else allowed.
+fn equal_any(values: &[u32], verdict: u32) -> Vec<libc::sock_filter> {
     let mut code = Vec::new();
     for (index, &value) in values.iter().enumerate() {
         // To what is behind the values, and the one that allows.
@@ -81,7 +89,7 @@ fn equal_any(values: &[u32]) -> Vec<libc::sock_filter> {
         code.push(jump(value, left, 0));
     }
     code.push(answer(libc::SECCOMP_RET_ALLOW));
-    code.push(answer(libc::SECCOMP_RET_USER_NOTIF));
+    code.push(answer(verdict));
     code
 }
 

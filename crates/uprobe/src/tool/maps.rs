@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
 };
 
@@ -15,50 +16,56 @@ use crate::object::LoadedMap;
 /// The maps that the tool's programs name, by the kernel's numbers.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
-    /// Those that no user-space program uses yet.
-    known: BTreeMap<u32, LoadedMap>,
-    /// The files of all.
-    numbers: BTreeMap<u32, RawFd>,
-    /// The values of those that nothing changes any more, by their files.
-    constants: BTreeMap<RawFd, Vec<u8>>,
+    /// Those that no user-space program uses yet. None is held: what the tool has closed is gone.
+    known: BTreeMap<u32, KnownMap>,
     /// Those of user space, with their types.
     pub(super) taken: BTreeMap<u32, MapType>,
     /// Those that programs in the kernel use.
     in_kernel: BTreeSet<u32>,
 }
 
+#[derive(Debug)]
+struct KnownMap {
+    name: String,
+    kind: MapType,
+    /// The value, if nothing changes it any more.
+    constants: Option<Vec<u8>>,
+}
+
 impl Maps {
-    /// The map that a file of a process is of: its number, and its file here.
-    pub(super) fn find(&mut self, caller: &Caller, file: RawFd) -> Option<(u32, RawFd)> {
+    /// The number of the map that a file of a process is of.
+    pub(super) fn find(&mut self, caller: &Caller, file: RawFd) -> Option<u32> {
         let map = LoadedMap::from_fd(caller.file(file).ok()?).ok()?;
         let id = map.id;
-        let number = *self.numbers.entry(id).or_insert_with(|| {
-            let number = map.fd().as_raw_fd();
-            if let Some(value) = map.constants() {
-                self.constants.insert(number, value);
-            }
-            self.known.insert(id, map);
-            number
-        });
-        Some((id, number))
+        if !self.taken.contains_key(&id) {
+            self.known.entry(id).or_insert_with(|| KnownMap {
+                kind: map.kind,
+                constants: map.constants(),
+                name: map.name,
+            });
+        }
+        Some(id)
     }
 
-    /// The number in the kernel of the map of a file.
-    pub(super) fn id(&self, file: RawFd) -> Option<u32> {
-        let found = self.numbers.iter().find(|(_, number)| **number == file);
-        found.map(|(id, _)| *id)
-    }
-
-    /// The value of a map of constants, by its file.
-    pub(super) fn constants(&self, file: RawFd) -> Option<Vec<u8>> {
-        self.constants.get(&file).cloned()
+    /// The value of a map of constants.
+    pub(super) fn constants(&self, id: u32) -> Option<Vec<u8>> {
+        self.known.get(&id)?.constants.clone()
     }
 
     /// Takes a map for user space; `None` if it is there, or not known.
-    pub(super) fn take(&mut self, id: u32) -> Option<LoadedMap> {
-        let map = self.known.remove(&id)?;
+    pub(super) fn take(&mut self, id: u32) -> io::Result<Option<LoadedMap>> {
+        if !self.known.contains_key(&id) {
+            return Ok(None);
+        }
+        // SAFETY: the kernel takes a number.
+        let file = unsafe { sys::bpf_map_get_fd_by_id(id) };
+        if file < 0 {
+            return Err(io::Error::from_raw_os_error(-file));
+        }
+        let map = LoadedMap::from_fd(adopt(file))?;
+        self.known.remove(&id);
         self.taken.insert(id, map.kind);
-        Some(map)
+        Ok(Some(map))
     }
 
     /// Notes that a program of the kernel uses maps. Returns one whose contents user space has, if there is one.

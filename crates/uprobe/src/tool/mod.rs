@@ -9,6 +9,7 @@
 //! - Arrays are mappable, so that both sides have the kernel's own pages.
 //! - Hash tables and stacks of those programs are in user space: the tool's commands for them are answered from there.
 //! - Records are written to the tool's own ring buffer or perf buffers, by a program in the kernel.
+//! - tracefs, by which a tool could make uprobes of the kernel itself, is read-only there, in a mount namespace of the tool's own.
 //!
 //! A program that can't run in user space is an error of the call that would attach it (`EOPNOTSUPP`), with the reason in a
 //! [`ToolEvent`].
@@ -32,6 +33,7 @@ mod start;
     reason = "the type that the module is named for"
 )]
 mod tool;
+mod tracefs;
 
 pub use error::{Error, Result};
 pub use tool::{Tool, ToolCounts, ToolEvent};

@@ -4,7 +4,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
     time::Duration,
 };
 
@@ -57,7 +57,7 @@ pub(super) struct Known {
 }
 
 impl Captured {
-    /// The program that the tool is about to load. Maps become known by it, and are named by the files that [`Maps`] has of them.
+    /// The program that the tool is about to load. Maps become known by it, and are named by the kernel's numbers of them.
     pub(super) fn new(program: &LoadProgram, caller: &Caller, maps: &mut Maps) -> Self {
         let mut unknown = program
             .is_relocated
@@ -71,22 +71,24 @@ impl Captured {
             if MAP_INDEX.contains(&one.src) {
                 unknown = Some("it names its maps by numbers (a light skeleton)");
             }
-            // A file that is none is the kernel's to refuse.
-            if MAP_FILE.contains(&one.src)
-                && let Some((_, number)) = maps.find(caller, one.immediate)
-            {
-                one.immediate = number;
+            if MAP_FILE.contains(&one.src) {
+                match maps.find(caller, one.immediate) {
+                    Some(id) => one.immediate = id.cast_signed(),
+                    // A file that is none is the kernel's to refuse.
+                    None => unknown = Some("one of its maps can't be looked at"),
+                }
             }
         }
         let numbers = |instructions: &[Instruction]| {
-            let files = instructions.iter().filter_map(Instruction::map);
-            let mut numbers: Vec<u32> = files.filter_map(|file| maps.id(file)).collect();
+            let maps = instructions.iter().filter_map(Instruction::map);
+            let mut numbers: Vec<u32> = maps.map(i32::cast_unsigned).collect();
             numbers.sort_unstable();
             numbers.dedup();
             numbers
         };
         let named = numbers(&instructions);
-        let instructions = without_dead_code(&instructions, &|number| maps.constants(number));
+        let instructions =
+            without_dead_code(&instructions, &|map| maps.constants(map.cast_unsigned()));
         Captured {
             tags: tags(&program.instructions),
             named,
@@ -141,10 +143,20 @@ impl Known {
         })
     }
 
-    /// The program with these instructions, by a name that no other has.
-    pub(super) fn with(self, captured: &Captured) -> LoadedProgram {
+    /// The program with these instructions, by a name that no other has. `file` has the file of a map by its number, where user space has the map.
+    pub(super) fn with(
+        self,
+        captured: &Captured,
+        file: impl Fn(u32) -> Option<RawFd>,
+    ) -> Option<LoadedProgram> {
         let name = unique(&self.name, self.id);
-        LoadedProgram::from_parts(name, captured.instructions.clone(), self.fd)
+        let mut instructions = captured.instructions.clone();
+        for one in &mut instructions {
+            if let Some(map) = one.map() {
+                one.immediate = file(map.cast_unsigned())?;
+            }
+        }
+        Some(LoadedProgram::from_parts(name, instructions, self.fd))
     }
 }
 

@@ -3,8 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
 };
+
+use libbpf_rs::libbpf_sys::PERF_TYPE_TRACEPOINT;
 
 use super::{
     call::{CreateLink, CreateLinks, OpenEvent},
@@ -16,14 +18,16 @@ use super::{
     place::{Spot, Whose, numbers_differ, process_of},
     program::{Captured, Known, unique},
     tool::{Answer, Report, Tool, ToolEvent},
+    tracefs,
 };
 use crate::probes::{Attached, Place};
 
 /// A helper whose result differs where the process has other numbers: `bpf_get_current_pid_tgid`.
 const PROCESS_NUMBERS: u32 = 14;
 
-/// `PERF_FLAG_FD_CLOEXEC`.
+/// `PERF_FLAG_FD_CLOEXEC`, and `PERF_FLAG_PID_CGROUP`, with which the process's number is a file.
 const FD_CLOEXEC: u64 = 8;
+const PID_CGROUP: u64 = 4;
 
 /// Error of a call for a program that can't run in user space.
 const NOT_IN_USER_SPACE: i32 = libc::EOPNOTSUPP;
@@ -59,13 +63,34 @@ enum Holder {
 }
 
 impl Tool {
-    pub(super) fn open_event(&mut self, caller: &Caller, call: &OpenEvent) -> Answer {
-        let (Some(place), Ok(path)) = (self.decoys.place(call), call.path(caller)) else {
+    pub(super) fn open_event(
+        &mut self,
+        caller: &Caller,
+        call: &OpenEvent,
+        report: &mut Report<'_>,
+    ) -> Answer {
+        if call.attributes.type_ == PERF_TYPE_TRACEPOINT
+            && let Some(reason) = uprobe_of_tracefs(call.attributes.config)
+        {
+            return self.refuse_call("perf_event_open", &reason, report);
+        }
+        let Some(place) = self.decoys.place(call) else {
             return Answer::GoOn;
         };
+        if call.flags & PID_CGROUP != 0 {
+            let reason = "a uprobe of the processes of a control group can't run in user space";
+            return self.refuse_call("perf_event_open", reason, report);
+        }
+        let path = match call.path(caller) {
+            Ok(path) => path,
+            Err(error) => return Answer::Error(error),
+        };
         // The kernel knows what is wrong with a file that isn't there.
-        let whose = self.whose(call.pid);
-        if !path.exists() || caller.probes_itself(&path, whose) {
+        let whose = match call.pid {
+            0 => Whose::One(caller.pid),
+            thread => self.whose(thread),
+        };
+        if !path.is_file() || caller.probes_itself(&path, whose) {
             return Answer::GoOn;
         }
         match self.decoys.open(call) {
@@ -95,9 +120,10 @@ impl Tool {
         link: Option<CreateLink>,
         report: &mut Report<'_>,
     ) -> Answer {
-        let id = decoy::id(&event);
-        let known = id.and_then(|id| Some((id, self.events.get(&id)?.clone())));
-        let Some((id, (spot, whose))) = known else {
+        let Some(id) = decoy::id(&event) else {
+            return Answer::GoOn;
+        };
+        let Some((spot, whose)) = self.events.get(&id).cloned() else {
             return self.run_in_kernel(caller, program, false, report);
         };
         let cookie = link.map_or(0, |link| link.cookie);
@@ -130,8 +156,14 @@ impl Tool {
         report: &mut Report<'_>,
     ) -> Answer {
         let whose = self.whose(call.pid.cast_signed());
-        if !call.path.exists() || caller.probes_itself(&call.path, whose) {
+        if !call.path.is_file() || caller.probes_itself(&call.path, whose) {
             return self.run_in_kernel(caller, call.program, false, report);
+        }
+        if call.is_session {
+            let reason = "it runs at the entry and the return of a call, as a session";
+            let program = caller.file(call.program).and_then(Known::from_fd);
+            let name = program.map(|program| program.name).unwrap_or_default();
+            return self.refuse(&name, reason, report);
         }
         let is_return = call.flags & libbpf_rs::libbpf_sys::BPF_F_UPROBE_MULTI_RETURN != 0;
         let spots = call.spots.iter().map(|spot| {
@@ -167,11 +199,11 @@ impl Tool {
         report: &mut Report<'_>,
         hold: impl FnOnce(&mut Tool, &OwnedFd) -> io::Result<(Holder, Answer)>,
     ) -> Answer {
-        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
-            return Answer::GoOn;
-        };
-        let Ok(for_kernel) = program.fd.try_clone() else {
-            return Answer::GoOn;
+        let program = caller.file(program).and_then(Known::from_fd);
+        let both = program.and_then(|program| Ok((program.fd.try_clone()?, program)));
+        let (for_kernel, program) = match both {
+            Ok(both) => both,
+            Err(error) => return Answer::Error(error),
         };
         let name = program.name.clone();
         // Here, and not where the event is opened: tools that are refused one write to tracefs, and probe in the kernel.
@@ -226,7 +258,10 @@ impl Tool {
             return Err(format!("a program in the kernel uses its map {map} too"));
         }
         for id in &captured.maps {
-            let Some(map) = self.maps.take(*id) else {
+            let taken = self.maps.take(*id);
+            let Some(map) =
+                taken.map_err(|error| format!("its map {id} can't be opened: {error}"))?
+            else {
                 continue;
             };
             if map.has_records() {
@@ -247,7 +282,10 @@ impl Tool {
         let unique = unique(&name, program.id);
         let mut there = self.probes.object().programs().iter();
         if !there.any(|one| one.name == unique) {
-            self.probes.add_program(program.with(captured));
+            let map = |id| Some(self.probes.map_with_id(id)?.loaded().fd().as_raw_fd());
+            let program = program.with(captured, map);
+            let program = program.ok_or("one of its maps has no form in user space")?;
+            self.probes.add_program(program);
         }
         Ok(Ready {
             name,
@@ -306,8 +344,9 @@ impl Tool {
         once: bool,
         report: &mut Report<'_>,
     ) -> Answer {
-        let Ok(program) = caller.file(program).and_then(Known::from_fd) else {
-            return Answer::GoOn;
+        let program = match caller.file(program).and_then(Known::from_fd) {
+            Ok(program) => program,
+            Err(error) => return Answer::Error(error),
         };
         let maps = Captured::find(&self.captured, &program).map_or(&[][..], |one| &one.maps);
         let conflict = if once {
@@ -333,6 +372,22 @@ impl Tool {
     fn refuse(&mut self, program: &str, reason: &str, report: &mut Report<'_>) -> Answer {
         self.counts.refused += 1;
         report(ToolEvent::Refused { program, reason });
+        Answer::Error(io::Error::from_raw_os_error(NOT_IN_USER_SPACE))
+    }
+
+    /// tracefs that a tool mounts could be written.
+    pub(super) fn refuse_mount(&mut self, kind: &[u8], report: &mut Report<'_>) -> Answer {
+        let kind = String::from_utf8_lossy(kind);
+        let reason = format!(
+            "the tool could write uprobes of the kernel to a {kind} that it mounts itself\n  \
+             Mount it before you start the tool: mount -t {kind} {kind} FOLDER"
+        );
+        self.refuse_call("mount", &reason, report)
+    }
+
+    fn refuse_call(&mut self, call: &str, reason: &str, report: &mut Report<'_>) -> Answer {
+        self.counts.calls_refused += 1;
+        report(ToolEvent::CallRefused { call, reason });
         Answer::Error(io::Error::from_raw_os_error(NOT_IN_USER_SPACE))
     }
 
@@ -390,5 +445,18 @@ impl Tool {
             self.counts.hits += counts.hits;
             self.counts.missed += counts.missed;
         }
+    }
+}
+
+/// The reason for which the tracepoint of this number can't be opened: it may be a uprobe.
+fn uprobe_of_tracefs(number: u64) -> Option<String> {
+    match tracefs::uprobe(number) {
+        Ok(None) => None,
+        Ok(Some(name)) => Some(format!(
+            "{name} is a uprobe of the kernel's, which tracefs has"
+        )),
+        Err(error) => Some(format!(
+            "the tracepoint may be a uprobe of the kernel's: tracefs can't be read: {error}"
+        )),
     }
 }

@@ -113,8 +113,12 @@ impl Server {
         map: &Map<'_>,
         done: &mut u32,
     ) -> io::Result<i64> {
-        let key_at = |index: u32| call.keys + u64::from(index) * u64::from(map.loaded().key_size);
-        let value_at = |index: u32| call.values + u64::from(index) * map.value_bytes() as u64;
+        // Of a caller that lies, the addresses may go past the end: they can't be read or written.
+        let at = |first: u64, index: u32, bytes: u64| {
+            first.wrapping_add(u64::from(index).wrapping_mul(bytes))
+        };
+        let key_at = |index| at(call.keys, index, map.loaded().key_size.into());
+        let value_at = |index| at(call.values, index, map.value_bytes() as u64);
         if matches!(
             call.command,
             sys::BPF_MAP_UPDATE_BATCH | sys::BPF_MAP_DELETE_BATCH

@@ -1,6 +1,9 @@
 //! The tool's start: its process, under the filter from its first instruction on.
 
-#![allow(unsafe_code, reason = "a child between fork and exec")]
+#![allow(
+    unsafe_code,
+    reason = "a child between fork and exec, and its mount namespace"
+)]
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -13,11 +16,14 @@ use std::{
     thread,
 };
 
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::{
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+    thread::{UnshareFlags, unshare_unsafe},
+};
 
 use super::{
     error::{Error, Result},
-    filter,
+    filter, tracefs,
 };
 
 /// A process that was started under the filter.
@@ -41,11 +47,12 @@ impl Process {
         let (mut from_child, to_parent) = io::pipe().map_err(failed)?;
         let (from_parent, mut to_child) = io::pipe().map_err(failed)?;
         let program = filter::program();
+        let parent = std::process::id().cast_signed();
         // SAFETY: the closure makes system calls alone, with memory that was there before the fork.
         unsafe {
             command.pre_exec(move || {
                 let mut answer = [0];
-                let listener = install(&program)?;
+                let listener = install(&program, parent)?;
                 // SAFETY: `getpid` has no conditions.
                 let numbers = [libc::getpid(), listener];
                 let bytes = numbers.map(i32::to_ne_bytes);
@@ -55,9 +62,17 @@ impl Process {
             });
         }
         let (send, ended) = channel();
+        let (send_mounts, mounts) = channel();
         // The process dies with the thread that started it, which therefore waits for its end.
         let (send_pipes, pipes) = channel();
         thread::spawn(move || {
+            // Of this thread and of what it starts alone.
+            let separated = unshare_mounts().and_then(|()| tracefs::protect());
+            let is_separate = separated.is_ok();
+            let _ = send_mounts.send(separated);
+            if !is_separate {
+                return;
+            }
             let started = command.spawn();
             drop(command);
             let ended = started.and_then(|mut child| {
@@ -66,6 +81,13 @@ impl Process {
             });
             let _ = send.send(ended);
         });
+        let separated = mounts
+            .recv()
+            .unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
+        separated.map_err(|source| Error::Mounts {
+            tool: name.clone(),
+            source,
+        })?;
         let mut bytes = [0; 8];
         if from_child.read_exact(&mut bytes).is_err() {
             // It ended before the filter was there.
@@ -105,8 +127,14 @@ fn take(pid: i32, number: RawFd) -> io::Result<OwnedFd> {
     Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
 }
 
-/// Installs the filter for this process, which dies with the thread that made it. Returns the listener.
-fn install(program: &[libc::sock_filter]) -> io::Result<RawFd> {
+/// Gives this thread a mount namespace of its own.
+fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: it unshares no table of open files, which other threads may rely on.
+    Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?)
+}
+
+/// Installs the filter for this process, which dies with the thread of its parent that made it. Returns the listener.
+fn install(program: &[libc::sock_filter], parent: i32) -> io::Result<RawFd> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),
@@ -117,6 +145,10 @@ fn install(program: &[libc::sock_filter]) -> io::Result<RawFd> {
     let listener = unsafe {
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
             return Err(io::Error::last_os_error());
+        }
+        // It may have been killed before that.
+        if libc::getppid() != parent {
+            libc::_exit(1);
         }
         libc::syscall(
             libc::SYS_seccomp,

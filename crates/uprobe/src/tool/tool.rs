@@ -26,6 +26,7 @@ use super::{
     running::Running,
     serve::Server,
     start::Process,
+    tracefs,
 };
 use crate::probes::{At, Probes};
 
@@ -94,6 +95,13 @@ pub enum ToolEvent<'a> {
         /// The reason.
         reason: &'a str,
     },
+    /// A call of the tool failed, by which it would probe in the kernel, past the supervisor.
+    CallRefused {
+        /// The system call.
+        call: &'a str,
+        /// The reason.
+        reason: &'a str,
+    },
 }
 
 /// Sums of what a tool's programs did in user space.
@@ -103,6 +111,8 @@ pub struct ToolCounts {
     pub places: u64,
     /// Places that were refused.
     pub refused: u64,
+    /// Calls that were refused, by which the tool would have probed in the kernel.
+    pub calls_refused: u64,
     /// Processes, of several that were meant, that could not be probed, each as often as it was tried.
     pub left_out: u64,
     /// Runs.
@@ -190,6 +200,7 @@ impl Tool {
             if self.looked.elapsed() >= LOOK_INTERVAL {
                 self.end_what_is_over();
                 self.probes.release_turns();
+                self.callers.retain(|_, caller| caller.is_there());
                 // The process may map other files.
                 self.images.forget();
                 self.looked = Instant::now();
@@ -247,9 +258,33 @@ impl Tool {
 
     fn answer(&mut self, notification: &Notification, report: &mut Report<'_>) {
         let answer = match self.read(notification) {
-            Some((caller, call)) => self.decide(&caller, call, report),
-            None => Answer::GoOn,
+            Ok((caller, call)) => self.decide(&caller, call, report),
+            // The kernel may read what this process can't, and would go on unseen.
+            Err(error) => Answer::Error(error),
         };
+        if std::env::var_os("HARD_DEBUG").is_some() && matches!(answer, Answer::GoOn) {
+            let event = Caller::from_thread(notification.thread)
+                .and_then(|caller| Call::read(notification, &caller));
+            match event {
+                Ok(Call::OpenEvent(event)) if event.attributes.type_ > 5 => {
+                    let caller = Caller::from_thread(notification.thread).unwrap();
+                    eprintln!(
+                        "GOON event type {} size {} path {:?} pid {} cpu {} flags {:x} config {:x} offset {:x} attr {:x}",
+                        event.attributes.type_,
+                        event.attributes.size,
+                        event.path(&caller),
+                        event.pid,
+                        event.cpu,
+                        event.flags,
+                        event.attributes.config,
+                        event.offset(),
+                        notification.arguments[0]
+                    );
+                }
+                Ok(Call::CreateLinks(links)) => eprintln!("GOON links {links:?}"),
+                _ => {}
+            }
+        }
         match answer {
             Answer::GoOn => self.listener.go_on(notification),
             Answer::Done => self.listener.answer(notification, Ok(0)),
@@ -258,25 +293,27 @@ impl Tool {
         }
     }
 
-    /// The call, and the process that makes it. `None` where it can't be read: the kernel can't either, then.
-    fn read(&mut self, notification: &Notification) -> Option<(Rc<Caller>, Call)> {
+    /// The call, and the process that makes it.
+    fn read(&mut self, notification: &Notification) -> io::Result<(Rc<Caller>, Call)> {
         let thread = notification.thread;
-        let known = self
-            .callers
-            .get(&thread)
-            .filter(|caller| caller.has(thread));
+        let of_thread = |caller: &&Rc<Caller>| caller.has(thread);
+        let known = self.callers.get(&thread).filter(of_thread);
+        // Threads of a process have the same memory and files.
+        let known = known.or_else(|| self.callers.values().find(of_thread));
         if let Some(caller) = known.cloned()
             && let Ok(call) = Call::read(notification, &caller)
         {
-            return Some((caller, call));
+            self.callers.insert(thread, Rc::clone(&caller));
+            return Ok((caller, call));
         }
         // It is new, or runs another program now.
-        let caller = Rc::new(Caller::from_thread(thread).ok()?);
-        let call = Call::read(notification, &caller).ok()?;
+        let caller = Rc::new(Caller::from_thread(thread)?);
+        let call = Call::read(notification, &caller)?;
         self.callers.insert(thread, Rc::clone(&caller));
-        self.listener
-            .is_waiting(notification)
+        let is_waiting = self.listener.is_waiting(notification);
+        is_waiting
             .then_some((caller, call))
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn decide(&mut self, caller: &Caller, call: Call, report: &mut Report<'_>) -> Answer {
@@ -288,18 +325,17 @@ impl Tool {
                 self.captured.push(captured);
                 Answer::GoOn
             }
-            Call::OpenEvent(call) => self.open_event(caller, &call),
-            Call::SetProgram { event, program } => {
-                let Ok(event) = caller.file(event) else {
-                    return Answer::GoOn;
-                };
-                self.attach(caller, event, program, None, report)
-            }
+            Call::OpenEvent(call) => self.open_event(caller, &call, report),
+            Call::Mount { kind } if tracefs::has_events(&kind) => self.refuse_mount(&kind, report),
+            Call::SetProgram { event, program } => match caller.file(event) {
+                Ok(event) => self.attach(caller, event, program, None, report),
+                Err(error) => Answer::Error(error),
+            },
             Call::CreateLink(link) if link.kind == sys::BPF_PERF_EVENT => {
-                let Ok(event) = caller.file(link.target) else {
-                    return Answer::GoOn;
-                };
-                self.attach(caller, event, link.program, Some(link), report)
+                match caller.file(link.target) {
+                    Ok(event) => self.attach(caller, event, link.program, Some(link), report),
+                    Err(error) => Answer::Error(error),
+                }
             }
             Call::CreateLinks(links) => self.attach_links(caller, &links, report),
             Call::CreateLink(CreateLink { program, .. }) | Call::Attach { program } => {
@@ -312,7 +348,7 @@ impl Tool {
             Call::Batch(call) => self.with_map(caller, call.map, |server, map| {
                 server.batch(&call, caller, map)
             }),
-            Call::Other => Answer::GoOn,
+            Call::Mount { .. } | Call::Other => Answer::GoOn,
         }
     }
 
@@ -326,7 +362,7 @@ impl Tool {
         if self.maps.taken.is_empty() {
             return Answer::GoOn;
         }
-        let Some((id, _)) = self.maps.find(caller, file) else {
+        let Some(id) = self.maps.find(caller, file) else {
             return Answer::GoOn;
         };
         if !self.maps.taken.get(&id).is_some_and(maps::is_separate) {

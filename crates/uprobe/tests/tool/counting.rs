@@ -49,15 +49,12 @@ impl Counting {
 
     /// The command for the function `work` of a process, which may be all of them.
     pub(crate) fn command(&self, target: &Target, pid: i32, extra: Option<&str>) -> Command {
-        let image = Image::of_program(target.pid()).unwrap();
-        let work = image.function("work").unwrap();
-        let mapping = image.mapping(work.address).unwrap();
-        let offset = work.address - mapping.start + mapping.offset;
+        let (path, offset) = work(target);
         let mut command = Command::new(self.path("counting"));
         command
             .arg(self.path("counting.bpf.o"))
             .arg(pid.to_string())
-            .arg(image.path())
+            .arg(path)
             .arg(offset.to_string())
             .args(extra)
             .stdin(Stdio::piped())
@@ -75,6 +72,15 @@ pub(crate) fn called() -> (Binary, Target) {
     let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
     let target = binary.start(&[]);
     (binary, target)
+}
+
+/// The file of the function `work`, and its offset there.
+pub(crate) fn work(target: &Target) -> (PathBuf, u64) {
+    let image = Image::of_program(target.pid()).unwrap();
+    let work = image.function("work").unwrap();
+    let mapping = image.mapping(work.address).unwrap();
+    let offset = work.address - mapping.start + mapping.offset;
+    (image.path().to_owned(), offset)
 }
 
 /// Has the process call so often.
@@ -193,6 +199,7 @@ fn words(event: &ToolEvent<'_>) -> String {
             program, function, ..
         } => format!("{program} at {function}"),
         ToolEvent::LeftOut { pid, reason } => format!("{pid} left out: {reason}"),
+        ToolEvent::CallRefused { call, reason } => format!("{call} refused: {reason}"),
         ToolEvent::Refused { program, reason } => format!("{program} refused: {reason}"),
     }
 }
