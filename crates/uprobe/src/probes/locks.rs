@@ -17,7 +17,7 @@ impl Probes {
     }
 
     /// Gives forked children the slots of others that have ended. Where that fails, calls are missed, and counted so.
-    pub(super) fn reuse_children(&self) {
+    pub(crate) fn reuse_children(&self) {
         for target in self.targets.values() {
             let reused = target
                 .runtime

@@ -1,6 +1,7 @@
 //! All processes that execute a file: those that run, and those that start it later.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::{
         fd::{AsFd as _, BorrowedFd},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     probes::Attached,
-    process::{Starters, Starts, mappings},
+    process::{Memory, Starters, Starts, mappings},
 };
 
 /// Processes that start a file are stopped until its programs are there.
@@ -72,17 +73,48 @@ impl Tool {
     ) -> Vec<Attached> {
         let file = spots.first().and_then(|(spot, _)| identity(&spot.path));
         let mut attached = Vec::new();
-        for pid in file.map_or_else(Vec::new, executing) {
-            // Not this process and its forks; and not the one that waits for the answer, which can't be stopped.
-            if is_of_this_program(pid) || pid == caller.pid {
-                continue;
+        let mut known = BTreeSet::new();
+        loop {
+            let before = attached.len();
+            for pid in file.map_or_else(Vec::new, executing) {
+                // Not this process and its forks; and not the one that waits for the answer, which can't be stopped.
+                if !known.insert(pid)
+                    || is_of_this_program(pid)
+                    || pid == caller.pid
+                    || self.inherits(pid, spots, &attached)
+                {
+                    continue;
+                }
+                match self.attach_one(pid, program, spots, report) {
+                    Ok(one) => attached.push(one),
+                    Err(reason) => self.leave_out(pid, file, &reason, report),
+                }
             }
-            match self.attach_one(pid, program, spots, report) {
-                Ok(one) => attached.push(one),
-                Err(reason) => self.leave_out(pid, file, &reason, report),
+            // Before it was attached to, a process may have forked others.
+            if attached.len() == before {
+                return attached;
             }
         }
-        attached
+    }
+
+    /// Returns whether a process was forked from one that had the program at these places by then: it has the jumps too.
+    fn inherits(&mut self, pid: i32, spots: &[(Spot, u64)], attached: &[Attached]) -> bool {
+        let all = mappings(pid).unwrap_or_default();
+        let parents = attached.iter();
+        let parents = parents.filter(|one| self.probes.is_child_of(pid, &all, one));
+        let parents: Vec<i32> = parents.map(Attached::pid).collect();
+        let mut code = |pid: i32, spot: &Spot| {
+            let function = spot.find(pid, &mut self.images).ok()?.function;
+            let memory = Memory::open(pid).ok()?;
+            memory.read_vec(function.address, function.code.len()).ok()
+        };
+        parents.iter().any(|parent| {
+            let mut spots = spots.iter();
+            spots.all(|(spot, _)| {
+                let own = code(pid, spot);
+                own.is_some() && own == code(*parent, spot)
+            })
+        })
     }
 
     /// Says that a process is not probed, unless it has ended, or has let the file go.

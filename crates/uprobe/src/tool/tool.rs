@@ -200,6 +200,7 @@ impl Tool {
             if self.looked.elapsed() >= LOOK_INTERVAL {
                 self.end_what_is_over();
                 self.probes.release_turns();
+                self.probes.reuse_children();
                 self.callers.retain(|_, caller| caller.is_there());
                 // The process may map other files.
                 self.images.forget();

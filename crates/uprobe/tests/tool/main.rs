@@ -5,6 +5,7 @@ mod common;
 #[path = "../common/compile.rs"]
 mod compile;
 mod counting;
+mod forking;
 mod tracefs;
 
 use std::process::{Command, Stdio};
