@@ -6,6 +6,7 @@ mod common;
 mod compile;
 mod counting;
 mod forking;
+mod kills;
 mod tracefs;
 
 use std::process::{Command, Stdio};
