@@ -21,7 +21,7 @@ use common::{Binary, require};
 /// The most bytes that the supervisor may have at a time: instructions of a program, twice, in the kernel's form and in its own,
 /// with what is known of them.
 const BYTES: usize = 64 << 20;
-const CALLS: u64 = 1500;
+const CALLS: u64 = 1000;
 
 /// The system's allocator, with the bytes that are in use, and the most that were.
 struct Counted;
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counted {
 
 #[test]
 fn no_call_ends_the_supervisor() {
-    call_randomly(4);
+    call_randomly(3);
 }
 
 #[test]

@@ -312,6 +312,16 @@ static void check(void)
 	union bpf_attr *attr = (void *)(memory + ARGUMENTS);
 	uint64_t *value = (void *)(memory + WORDS + 128);
 
+	/* It may be full. */
+	for (;;) {
+		prepare();
+		attr->map_fd = HASH;
+		attr->next_key = at(WORDS);
+		if (call(BPF_MAP_GET_NEXT_KEY))
+			break;
+		attr->key = at(WORDS);
+		need(call(BPF_MAP_DELETE_ELEM), "delete");
+	}
 	prepare();
 	attr->map_fd = HASH;
 	attr->key = at(WORDS);

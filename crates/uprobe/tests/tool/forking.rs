@@ -34,7 +34,8 @@ fn attached(tool: &Counting, server: &mut Target, line: &str, forks: bool) -> (u
     let counts = end.counts;
     let counted = counts.hits + counts.missed;
     if forks && counts.left_out > 0 {
-        assert!(counted < calls, "{line}: {end:?}");
+        // It may have served none.
+        assert!(counted <= calls, "{line}: {end:?}");
     } else {
         assert_eq!((counted, counts.left_out), (calls, 0), "{line}: {end:?}");
     }
