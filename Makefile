@@ -127,7 +127,7 @@ lint: ## Check format, licences, dependencies, scripts and docs, and run clippy
 	cargo fmt --all --check
 	$(if $(C_FILES),$(CLANG_FORMAT) --dry-run -Werror $(C_FILES))
 	@if command -v gofmt >/dev/null; then \
-		names=$$(gofmt -l crates/uprobe/go) && test -z "$$names" || { echo "lint: gofmt -w $$names"; exit 1; }; \
+		names=$$(gofmt -l crates/uprobe/go crates/uprobe/tests) && test -z "$$names" || { echo "lint: gofmt -w $$names"; exit 1; }; \
 	else echo "lint: Go not checked: gofmt is not installed"; fi
 	shellcheck $(SCRIPTS)
 	cargo deny --log-level error check licenses bans sources

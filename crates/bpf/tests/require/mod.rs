@@ -1,5 +1,5 @@
 //! Checks that this machine can run a test. A skip says why, and is a failure where `BPFCOST_REQUIRE` names its kind:
-//! `host`, `vm`, `features`, `benchstat` or `built` (CONTRIBUTING.md, Tests). No test skips in another way.
+//! `host`, `vm`, `features`, `benchstat`, `modules` or `built` (CONTRIBUTING.md, Tests). No test skips in another way.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

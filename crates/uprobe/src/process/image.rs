@@ -165,19 +165,6 @@ impl Image {
         Some(mapping.start + (file_offset - mapping.offset))
     }
 
-    /// The address in the process of a byte of the file that the process may write, `None` where there is none.
-    pub(crate) fn data_address(&self, file_offset: u64) -> Result<Option<u64>> {
-        let file = self.elf()?;
-        let bias = self.bias(&file)?;
-        let address = file.segments().find_map(|segment| {
-            let (start, bytes) = segment.file_range();
-            let is_data = matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & elf::PF_W != 0);
-            let is_here = is_data && span(start, bytes).contains(&file_offset);
-            is_here.then(|| segment.address().wrapping_add(file_offset - start))
-        });
-        Ok(address.map(|address| address.wrapping_add(bias)))
-    }
-
     /// The function of a name. An error with similar names where there is none, with the addresses where there
     /// are several.
     pub fn function(&self, name: &str) -> Result<Function> {

@@ -52,7 +52,7 @@ impl Spot {
         let from = address - function.address;
         let semaphore = match semaphore {
             0 => None,
-            offset => Some(image.data_address(offset)?.ok_or_else(|| outside(offset))?),
+            offset => image.semaphore(offset)?,
         };
         let at = match (from, is_return) {
             (0, false) if semaphore.is_none() => At::Entry,

@@ -85,7 +85,7 @@ impl Tool {
             Ok(path) => path,
             Err(error) => return Answer::Error(error),
         };
-        // The kernel knows what is wrong with a file that isn't there.
+        // The kernel knows what is wrong with what is no file.
         let whose = match call.pid {
             0 => Whose::One(caller.pid),
             thread => self.whose(thread),
@@ -156,7 +156,11 @@ impl Tool {
         report: &mut Report<'_>,
     ) -> Answer {
         let whose = self.whose(call.pid.cast_signed());
-        if !call.path.is_file() || caller.probes_itself(&call.path, whose) {
+        // Loaders ask for a link to a folder: the kernel's error shows what it supports.
+        if !call.path.is_file() {
+            return Answer::GoOn;
+        }
+        if caller.probes_itself(&call.path, whose) {
             return self.run_in_kernel(caller, call.program, false, report);
         }
         if call.is_session {

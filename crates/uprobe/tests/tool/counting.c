@@ -3,7 +3,8 @@
  * counting: a tool as people write them with libbpf, and that knows nothing of user space. Prints what it attached, and
  * at "dump" all that its maps and buffers hold.
  *
- * counting OBJECT PID FILE OFFSET [EXTRA]: EXTRA is one more program to load and attach.
+ * counting OBJECT PID FILE OFFSET [EXTRA]: EXTRA is one more program to load and attach. SEMAPHORE in the environment is the
+ * offset in the file of a semaphore.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,9 +14,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#define WEIGHTS 7
+#define WEIGHTS	     7
 /* Milliseconds of a look for records. */
-#define LOOK	100
+#define LOOK	     100
+/* BPF_TRACE_UPROBE_MULTI, which older headers lack. */
+#define UPROBE_MULTI 48
 
 static int records, samples;
 
@@ -140,11 +143,23 @@ static void try_commands(void)
 	printf("values flags %d\n", bpf_map_update_elem(fd, &key, values, 9));
 }
 
+/* As loaders ask for links to several places: the error says that the kernel has them. */
+static void link_to_folder(struct bpf_program *program)
+{
+	unsigned long offset = 0;
+	LIBBPF_OPTS(bpf_link_create_opts, options, .uprobe_multi.path = "/",
+		    .uprobe_multi.offsets = &offset, .uprobe_multi.cnt = 1);
+
+	printf("folder %d\n",
+	       bpf_link_create(bpf_program__fd(program), -1, UPROBE_MULTI, &options));
+}
+
 int main(int argc, char **argv)
 {
 	int pid = atoi(argv[2]), cpus = libbpf_num_possible_cpus();
-	LIBBPF_OPTS(bpf_uprobe_opts, at_entry, .bpf_cookie = 3);
-	LIBBPF_OPTS(bpf_uprobe_opts, at_return, .retprobe = true);
+	unsigned long semaphore = getenv("SEMAPHORE") ? strtoul(getenv("SEMAPHORE"), NULL, 0) : 0;
+	LIBBPF_OPTS(bpf_uprobe_opts, at_entry, .bpf_cookie = 3, .ref_ctr_offset = semaphore);
+	LIBBPF_OPTS(bpf_uprobe_opts, at_return, .retprobe = true, .ref_ctr_offset = semaphore);
 	unsigned long offset = strtoul(argv[4], NULL, 0);
 	const char *extra = argc > 5 ? argv[5] : NULL;
 	struct bpf_program *program;
@@ -206,6 +221,8 @@ int main(int argc, char **argv)
 			printf("polled\n");
 		}
 		if (!strcmp(line, "dump\n")) {
+			if (extra && !strcmp(extra, "on_several"))
+				link_to_folder(program);
 			dump("by_rest", 0);
 			dump("recent", 0);
 			dump("by_rest_and_cpu", cpus);

@@ -16,9 +16,13 @@ use bpfcost_uprobe::{
 };
 
 use crate::{
-    common::{Binary, Target},
+    common::{Binary, Target, require},
     compile,
 };
+
+/// Folder of the loader in Go, and seconds in which its modules have to be there.
+const LOADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tool/loader");
+const DOWNLOAD_SECONDS: &str = "60";
 
 /// The tool's files.
 pub(crate) struct Counting {
@@ -26,16 +30,15 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
+    /// The one in C, with libbpf.
     pub(crate) fn compile() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let object = compile::bpf("tests/tool/counting.bpf.c");
-        fs::write(folder.path().join("counting.bpf.o"), object).unwrap();
+        let counting = Counting::object();
         let headers = Path::new(env!("BPFCOST_LIBBPF_HEADERS"));
         let library = headers.parent().unwrap().join("libbpf.a");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool/counting.c");
         let output = Command::new("gcc")
             .args(["-O1", "-g0", "-o"])
-            .arg(folder.path().join("counting"))
+            .arg(counting.path("counting"))
             .arg("-I")
             .arg(headers)
             .args([&source, &library])
@@ -44,6 +47,52 @@ impl Counting {
             .expect("gcc runs");
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words}");
+        counting
+    }
+
+    /// The one in Go, static and without libbpf. `None` where the test is skipped.
+    pub(crate) fn in_go() -> Option<Self> {
+        if Command::new("go").arg("version").output().is_err() {
+            require::skip("go is not installed");
+            return None;
+        }
+        let counting = Counting::object();
+        let go = |arguments: &[&str]| {
+            let mut command = Command::new("timeout");
+            command.args([DOWNLOAD_SECONDS, "go"]).args(arguments);
+            command.current_dir(LOADER);
+            command.env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local");
+            let output = command.output().expect("timeout runs");
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() {
+                Ok(())
+            } else {
+                Err(words)
+            }
+        };
+        if let Err(words) = go(&["mod", "download"]) {
+            let reason = format!("the modules of {LOADER} can't be fetched: {words}");
+            require::skip_as("modules", reason);
+            return None;
+        }
+        let program = counting.path("counting");
+        let built = go(&["build", "-o", program.to_str().unwrap(), "."]);
+        match built {
+            Err(words) if words.contains("module requires Go") => {
+                require::skip_as("modules", format!("this Go is too old: {words}"));
+                None
+            }
+            built => {
+                built.unwrap();
+                Some(counting)
+            }
+        }
+    }
+
+    fn object() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let object = compile::bpf("tests/tool/counting.bpf.c");
+        fs::write(folder.path().join("counting.bpf.o"), object).unwrap();
         Counting { folder }
     }
 

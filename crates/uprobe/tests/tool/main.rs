@@ -9,20 +9,25 @@ mod forking;
 mod kills;
 mod tracefs;
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use bpfcost_uprobe::{
-    process::{Image, Memory},
+    process::{Image, Memory, mappings},
     tool::Tool,
 };
 use common::{Binary, require};
 use counting::{Counting, Running, call, called};
+use object::{Object as _, ObjectSection as _};
 
 const CALLS: u64 = 20_000;
 
 /// All that the tool prints of so many calls.
-fn printed(tool: &mut Running, target: &mut common::Target) -> Vec<String> {
-    assert_eq!(tool.line(), "attached 0 0");
+fn printed(tool: &mut Running, target: &mut common::Target, attached: &str) -> Vec<String> {
+    assert_eq!(tool.line(), attached);
     call(target, CALLS);
     tool.send(&format!("poll {}", CALLS / 10));
     let mut lines = tool.until("polled");
@@ -33,34 +38,55 @@ fn printed(tool: &mut Running, target: &mut common::Target) -> Vec<String> {
     lines
 }
 
-#[test]
-fn a_tool_prints_the_same_in_both_ways() {
-    if !require::host() {
-        return;
-    }
-    let tool = Counting::compile();
+/// Runs a tool both ways, with one more program or without, and compares all that it prints.
+fn prints_the_same_in_both_ways(tool: &Counting, extra: Option<&str>) {
     let (_binary, mut target) = called();
     let pid = target.pid();
-    let mut running = Running::in_kernel(tool.command(&target, pid, None));
-    let in_kernel = printed(&mut running, &mut target);
+    let mut programs = vec!["on_entry", "on_return"];
+    programs.extend(extra);
+    let attached = "attached".to_owned() + &" 0".repeat(programs.len());
+    let mut running = Running::in_kernel(tool.command(&target, pid, extra));
+    let in_kernel = printed(&mut running, &mut target, &attached);
     assert!(running.end().is_none());
     common::until_restored(&target, "work");
-    let mut running = Running::in_user_space(tool.command(&target, pid, None), None);
-    let in_user_space = printed(&mut running, &mut target);
+    let mut running = Running::in_user_space(tool.command(&target, pid, extra), None);
+    let in_user_space = printed(&mut running, &mut target, &attached);
     assert_eq!(in_kernel.len(), in_user_space.len());
     for (ours, kernels) in in_user_space.iter().zip(&in_kernel) {
         assert_eq!(ours, kernels);
     }
     let end = running.end().unwrap();
+    let number = programs.len() as u64;
     assert_eq!(end.code, Some(0));
-    assert_eq!(end.counts.hits, 2 * CALLS);
-    assert_eq!(end.counts.missed, 0);
-    assert_eq!(end.counts.places, 2);
+    assert_eq!(end.counts.hits, number * CALLS);
+    assert_eq!((end.counts.missed, end.counts.refused), (0, 0));
+    assert_eq!(end.counts.places, number);
     assert_eq!(end.counts.records, 2 * CALLS / 10);
     assert_eq!((end.counts.lost, end.counts.overflowed), (0, 0));
-    assert_eq!(end.events, ["on_entry at work", "on_return at work"]);
+    let events: Vec<_> = programs
+        .iter()
+        .map(|one| format!("{one} at work"))
+        .collect();
+    assert_eq!(end.events, events);
     common::until_restored(&target, "work");
     call(&mut target, 10);
+}
+
+#[test]
+fn a_tool_prints_the_same_in_both_ways() {
+    if require::host() {
+        prints_the_same_in_both_ways(&Counting::compile(), None);
+    }
+}
+
+#[test]
+fn a_static_tool_in_go_prints_the_same_in_both_ways() {
+    if !require::host() {
+        return;
+    }
+    if let Some(tool) = Counting::in_go() {
+        prints_the_same_in_both_ways(&tool, Some("on_several"));
+    }
 }
 
 /// Runs the tool with one more program, and detaches the first. Returns what it printed of its attachments, and its end.
@@ -128,7 +154,63 @@ fn a_link_to_several_places_prints_the_same_in_both_ways() {
         lines
     });
     assert_eq!(ours, kernels);
-    assert!(ours.contains(&"by_rest 100 7700".to_owned()), "{ours:?}");
+    for line in ["by_rest 100 7700", "folder -9"] {
+        assert!(ours.contains(&line.to_owned()), "{ours:?}");
+    }
+}
+
+/// Runs the tool with a semaphore at an offset of the program's file. Returns what it printed of its attachments, and its end.
+fn with_semaphore(offset: u64) -> (String, counting::Supervised) {
+    let tool = Counting::compile();
+    let (_binary, mut target) = called();
+    let (pid, memory) = (target.pid(), Memory::open(target.pid()).unwrap());
+    let image = Image::of_program(pid).unwrap();
+    let start = mappings(pid).unwrap();
+    let mut start = start
+        .iter()
+        .filter(|one| Path::new(&one.name) == image.path());
+    let header = start.next().expect("it has mapped its file").start;
+    let before = memory.read_vec(header, 64).unwrap();
+    let mut command = tool.command(&target, pid, None);
+    command.env("SEMAPHORE", offset.to_string());
+    let mut running = Running::in_user_space(command, None);
+    let attached = running.line();
+    assert_eq!(memory.read_vec(header, 64).unwrap(), before);
+    call(&mut target, 1000);
+    let end = running.end().unwrap();
+    common::until_restored(&target, "work");
+    (attached, end)
+}
+
+/// As bcc's Python tools give it: an offset at random.
+#[test]
+fn a_semaphore_that_can_not_be_written_is_left_alone() {
+    if !require::host() {
+        return;
+    }
+    let (attached, end) = with_semaphore(6);
+    assert_eq!(attached, "attached 0 0");
+    assert_eq!((end.counts.hits, end.counts.refused), (2000, 0));
+}
+
+#[test]
+fn a_variable_is_no_semaphore() {
+    if !require::host() {
+        return;
+    }
+    let binary = Binary::compile("called.c", &["-fno-omit-frame-pointer"]);
+    let file = fs::read(binary.path()).unwrap();
+    let file = object::File::parse(&*file).unwrap();
+    let data = file.section_by_name(".data").unwrap();
+    let (attached, end) = with_semaphore(data.file_range().unwrap().0);
+    assert_eq!(attached, "attached 95 95");
+    assert_eq!((end.counts.hits, end.counts.refused), (0, 2));
+    let reason = "has its semaphore there: it would change a variable";
+    assert!(
+        end.events.iter().all(|one| one.contains(reason)),
+        "{:?}",
+        end.events
+    );
 }
 
 #[test]

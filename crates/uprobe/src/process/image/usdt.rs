@@ -1,6 +1,6 @@
 //! USDT sites: nops with a name, which `.note.stapsdt` lists as `sys/sdt.h` writes it.
 
-use super::{Error, Image, Object, ObjectSection, Result, nearest};
+use super::{Error, Image, Object, ObjectSection, ObjectSegment, Result, mappings, nearest, span};
 
 /// The type of a site's note, and its name.
 const TYPE: u32 = 3;
@@ -17,7 +17,7 @@ pub struct UsdtSite {
     pub arguments: String,
 }
 
-/// A note, with the addresses of the file when it was linked.
+/// A note. It has the addresses of the file when it was linked.
 struct Note<'a> {
     provider: &'a str,
     name: &'a str,
@@ -31,32 +31,14 @@ impl Image {
     /// The sites of a USDT probe: inlined functions have several. An error with similar probes where there is none.
     pub fn usdt(&self, provider: &str, name: &str) -> Result<Vec<UsdtSite>> {
         let file = self.elf()?;
-        let section = file.section_by_name(".note.stapsdt");
-        let bytes = section.as_ref().map(|one| one.data()).transpose();
-        let bytes = bytes.ok().flatten().unwrap_or_default();
-        let notes = notes(bytes).ok_or_else(|| Error::Elf {
-            path: self.path.clone(),
-            reason: ".note.stapsdt is damaged".into(),
-        })?;
-        // The section's address in the file tells how far it was moved since it was linked (prelink).
-        let base = file
-            .section_by_name(".stapsdt.base")
-            .map(|one| one.address());
-        let bias = self.bias(&file)?;
+        let notes = self.notes(&file)?;
         let is_wanted = |note: &&Note<'_>| note.provider == provider && note.name == name;
-        let sites: Vec<UsdtSite> = notes
-            .iter()
-            .filter(is_wanted)
-            .map(|note| {
-                let moved = base.map_or(0, |base| base.wrapping_sub(note.base));
-                let here = |address: u64| address.wrapping_add(moved).wrapping_add(bias);
-                UsdtSite {
-                    address: here(note.address),
-                    semaphore: (note.semaphore != 0).then(|| here(note.semaphore)),
-                    arguments: note.arguments.to_owned(),
-                }
-            })
-            .collect();
+        let sites = notes.iter().filter(is_wanted).map(|note| UsdtSite {
+            address: note.address,
+            semaphore: (note.semaphore != 0).then_some(note.semaphore),
+            arguments: note.arguments.to_owned(),
+        });
+        let sites: Vec<UsdtSite> = sites.collect();
         if sites.is_empty() {
             let all: Vec<String> = notes
                 .iter()
@@ -71,6 +53,65 @@ impl Image {
             });
         }
         Ok(sites)
+    }
+
+    /// The address of the semaphore at an offset in the file. `None` where the process can't write what is there, which the
+    /// kernel then leaves alone: bcc's Python tools give an offset at random. An error where it is something else's.
+    pub(crate) fn semaphore(&self, offset: u64) -> Result<Option<u64>> {
+        let file = self.elf()?;
+        let bias = self.bias(&file)?;
+        let address = file.segments().find_map(|segment| {
+            let (start, bytes) = segment.file_range();
+            let is_here = span(start, bytes).contains(&offset);
+            is_here.then(|| segment.address().wrapping_add(offset - start))
+        });
+        let address = address.map(|address| address.wrapping_add(bias));
+        let Some(address) = address.filter(|address| self.is_variable(*address)) else {
+            return Ok(None);
+        };
+        let notes = self.notes(&file)?;
+        if notes.iter().any(|note| note.semaphore == address) {
+            return Ok(Some(address));
+        }
+        Err(Error::Symbol {
+            symbol: format!("{offset:#x}"),
+            reason: format!(
+                "no USDT site of {} has its semaphore there: it would change a variable",
+                self.path.display()
+            ),
+        })
+    }
+
+    /// Returns whether the process can write its own copy of what is at an address.
+    fn is_variable(&self, address: u64) -> bool {
+        let all = mappings(self.pid).unwrap_or_default();
+        let mut here = all.iter().filter(|one| one.contains(address));
+        here.any(|one| matches!(one.permissions.as_bytes(), [_, b'w', _, b'p']))
+    }
+
+    /// The file's notes, with addresses of the process.
+    fn notes<'a>(&self, file: &object::File<'a>) -> Result<Vec<Note<'a>>> {
+        let section = file.section_by_name(".note.stapsdt");
+        let bytes = section.as_ref().map(|one| one.data()).transpose();
+        let bytes = bytes.ok().flatten().unwrap_or_default();
+        let mut notes = notes(bytes).ok_or_else(|| Error::Elf {
+            path: self.path.clone(),
+            reason: ".note.stapsdt is damaged".into(),
+        })?;
+        // The section's address in the file tells how far it was moved since it was linked (prelink).
+        let base = file
+            .section_by_name(".stapsdt.base")
+            .map(|one| one.address());
+        let bias = self.bias(file)?;
+        for note in &mut notes {
+            let moved = base.map_or(0, |base| base.wrapping_sub(note.base));
+            let here = |address: u64| address.wrapping_add(moved).wrapping_add(bias);
+            note.address = here(note.address);
+            if note.semaphore != 0 {
+                note.semaphore = here(note.semaphore);
+            }
+        }
+        Ok(notes)
     }
 }
 
