@@ -1,11 +1,12 @@
-//! Processes that are probed, and tools in both ways.
+//! Tools in both ways, and the code of processes that they probe.
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, Command},
+    sync::mpsc::{Receiver, channel},
+    thread,
     time::Duration,
 };
 
@@ -19,6 +20,9 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Time after which an interrupt is sent again.
 const RESENT: Duration = Duration::from_secs(3);
 
+/// Numbers of `epoll_wait`, `epoll_pwait` and `clock_nanosleep`.
+const WAITS: [u32; 3] = [232, 281, 230];
+
 /// Way in which a tool's programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -26,120 +30,13 @@ pub(crate) enum Way {
     User,
 }
 
-/// A process that answers each line with one.
-struct Lines {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Lines {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut lines = Lines {
-            input: child.stdin.take().expect("a pipe"),
-            child,
-            output,
-        };
-        assert!(lines.line().starts_with("ready"));
-        lines
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("it prints");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").expect("it reads");
-        self.line()
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The target `called.c` of `crates/uprobe`: its function `work` is called by four threads.
-pub(crate) struct Called {
-    tool: Tool,
-    lines: Lines,
-}
-
-impl Called {
-    pub(crate) fn start() -> Self {
-        let tool = Tool::new();
-        let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uprobe/tests/targets");
-        let mut compiler = Command::new("gcc");
-        compiler
-            .args(["-O2", "-pthread", "-fno-omit-frame-pointer", "-o"])
-            .args([tool.path("target"), targets.join("called.c")]);
-        assert!(compiler.status().expect("gcc runs").success());
-        let lines = Lines::start(&mut Command::new(tool.path("target")));
-        Called { tool, lines }
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.lines.id()
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.tool.path("target")
-    }
-
-    /// Has it called so often, and does not wait for that.
-    pub(crate) fn begin(&mut self, times: u64) {
-        writeln!(self.lines.input, "{times}").expect("it reads");
-    }
-
-    pub(crate) fn call(&mut self, times: u64) {
-        assert_eq!(self.lines.ask(&times.to_string()), "done 0");
-    }
-}
-
-/// A process that looks names up.
-pub(crate) struct Resolver(Lines);
-
-impl Resolver {
-    pub(crate) fn start() -> Self {
-        let script = "import socket, sys\n\
-                      print('ready', flush=True)\n\
-                      for line in sys.stdin:\n    \
-                          for i in range(int(line)): socket.getaddrinfo('localhost', 80 + i)\n    \
-                          print('done', flush=True)\n";
-        Resolver(Lines::start(
-            Command::new("/usr/bin/python3").args(["-c", script]),
-        ))
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.0.id()
-    }
-
-    pub(crate) fn look_up(&mut self, times: u64) {
-        assert_eq!(self.0.ask(&times.to_string()), "done");
-    }
-}
-
 /// A tool that runs.
 pub(crate) struct Running {
     /// The folder that it runs in.
     _tool: Tool,
     child: Child,
-    output: BufReader<ChildStdout>,
+    /// The lines of its output.
+    output: Receiver<String>,
     name: String,
     way: Way,
 }
@@ -152,7 +49,13 @@ impl Running {
             Way::User => tool.command(&format!("user --only {pid} -- stdbuf -oL {name}")),
         };
         let mut child = command.args(arguments).spawn().expect("it starts");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let (send, output) = channel();
+        thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| send.send(line))
+        });
         Running {
             _tool: tool,
             child,
@@ -163,11 +66,36 @@ impl Running {
     }
 
     /// The next lines of its output.
-    pub(crate) fn lines(&mut self, number: usize) -> Vec<String> {
-        let lines = self.output.by_ref().lines().take(number);
-        let lines: Vec<String> = lines.map(|line| line.expect("its output")).collect();
-        assert_eq!(lines.len(), number, "it ended");
-        lines
+    pub(crate) fn lines(&self, number: usize) -> Vec<String> {
+        let name = &self.name;
+        let next = |_| match self.output.recv_timeout(TIMEOUT) {
+            Ok(line) => line,
+            Err(error) => panic!("no more output of {name}: {error}"),
+        };
+        (0..number).map(next).collect()
+    }
+
+    /// Waits until it prints a line with these words.
+    pub(crate) fn until_said(&self, words: &str) {
+        while !self.lines(1)[0].contains(words) {}
+    }
+
+    /// Waits until it waits for records, or for a signal: tools say that they are there before they have all buffers.
+    pub(crate) fn until_waiting(&self) {
+        let tool = self.process();
+        until("it waits", || {
+            let call = fs::read_to_string(format!("/proc/{tool}/syscall")).unwrap_or_default();
+            let number = call.split(' ').next().and_then(|call| call.parse().ok());
+            number.is_some_and(|number| WAITS.contains(&number))
+        });
+    }
+
+    /// Does something again and again until it prints a line with these words.
+    pub(crate) fn until_seen(&self, words: &str, mut act: impl FnMut()) {
+        until(words, || {
+            act();
+            self.output.try_iter().any(|line| line.contains(words))
+        });
     }
 
     /// The tool's process.
@@ -211,8 +139,7 @@ impl Running {
 
     /// Waits for its end. The output is what was not read yet.
     pub(crate) fn end(mut self) -> Said {
-        let mut out = String::new();
-        self.output.read_to_string(&mut out).expect("its output");
+        let out = self.output.iter().map(|line| line + "\n").collect();
         let mut err = String::new();
         let mut errors = self.child.stderr.take().expect("a pipe");
         errors.read_to_string(&mut err).expect("its errors");

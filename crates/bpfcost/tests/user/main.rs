@@ -8,10 +8,13 @@ mod require;
 mod tool;
 
 mod lab;
+mod loads;
+mod packaged;
 
 use std::process::Command;
 
-use lab::{Called, Code, Running, Way};
+use lab::{Code, Running, Way};
+use loads::Called;
 use tool::Tool;
 
 /// The ways in which a tool runs, in the order in which they are tried.
@@ -29,7 +32,7 @@ fn bpftrace(called: &mut Called, script: &str, way: Way) -> Vec<String> {
     );
     let pid = called.id().to_string();
     let arguments = ["-q", "-B", "line", "-p", &pid, "-e", &script].map(str::to_owned);
-    let mut tool = Running::start(called.id(), "bpftrace", &arguments, way);
+    let tool = Running::start(called.id(), "bpftrace", &arguments, way);
     let mut waited = vec!["first", "last"];
     while !waited.is_empty() {
         let line = tool.lines(1).concat();
@@ -103,39 +106,6 @@ fn bpftrace_prints_the_same_in_both_ways() {
         let line = line.replace("PID", &called.id().to_string());
         assert!(user.contains(&line), "{user:?}");
     }
-}
-
-#[test]
-fn gethostlatency_shows_each_lookup() {
-    if !require::host() {
-        return;
-    }
-    let mut resolver = lab::Resolver::start();
-    let [kernel, user] = WAYS.map(|way| {
-        let arguments = ["-p".to_owned(), resolver.id().to_string()];
-        let mut tool = Running::start(resolver.id(), "gethostlatency", &arguments, way);
-        // It prints the header once it can take records.
-        let header = tool.lines(1);
-        assert!(header[0].starts_with("TIME"), "{header:?}");
-        resolver.look_up(300);
-        let lines = tool.lines(300);
-        let said = tool.interrupted();
-        assert_eq!(said.code, Some(0), "{said:?}");
-        if way == Way::User {
-            let words =
-                "In user space: 6 places, 600 hits, 0 missed, 300 records handed to the tool";
-            assert!(said.err.contains(words), "{said:?}");
-        }
-        let rows = lines.iter().map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // Not the time, and not how long it took.
-            [words[1], words[2], words[4]].join(" ")
-        });
-        rows.collect::<Vec<String>>()
-    });
-    assert_eq!(user, kernel);
-    assert_eq!(user.len(), 300);
-    assert_eq!(user[0], format!("{} python3 localhost", resolver.id()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 /* What sys/sdt.h writes for a probe: a nop here, and a note with its address. For assembler in C. */
-#define SITE_MACRO                                                                                                     \
+#define SITE_MACRO SITE_MACRO_OF("test")
+#define SITE_MACRO_OF(provider)                                                                                        \
 	".macro site name, semaphore, arguments\n"                                                                     \
 	"990: nop\n"                                                                                                   \
 	".pushsection .note.stapsdt, \"\", @note\n"                                                                    \
@@ -8,7 +9,7 @@
 	"991: .asciz \"stapsdt\"\n"                                                                                    \
 	"992: .balign 4\n"                                                                                             \
 	"993: .8byte 990b, _.stapsdt.base, \\semaphore\n"                                                              \
-	".asciz \"test\"\n"                                                                                            \
+	".asciz \"" provider "\"\n"                                                                                    \
 	".asciz \"\\name\"\n"                                                                                          \
 	".asciz \"\\arguments\"\n"                                                                                     \
 	"994: .balign 4\n"                                                                                             \
