@@ -82,7 +82,7 @@ soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 endurance: ## Kill 50 runs and 100 tools at random moments, and look for what they leave; servers that fork; wrong calls (30 minutes)
 	@scripts/setup.sh test
 	$(RUNNER) cargo test --locked -p bpfcost --test cli -- --ignored --nocapture many_kills
-	$(RUNNER) cargo test --locked -p bpfcost-uprobe --test tool --test random_calls -- --ignored --nocapture many_
+	$(RUNNER) cargo test --locked -p bpfcost-uprobe --test tool --test random_calls --test left --test reaper -- --ignored --nocapture many_
 
 # What a nightly toolchain lacks for the next three is named, and skipped.
 HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')

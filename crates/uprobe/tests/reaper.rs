@@ -154,23 +154,34 @@ fn kill(process: &Target, step: u64) -> bool {
     false
 }
 
+/// Kills a tool at each step in turn, from `first` on, of a process in a mode of busy.c.
+fn kill_at_steps(mode: &str, first: u64, distance: usize) {
+    let binary = Binary::compile("busy.c", &[]);
+    let mut process = binary.start(&[&THREADS.to_string(), mode]);
+    let mut steps = (first..).step_by(distance);
+    let last = steps.find(|&step| kill(&process, step)).unwrap();
+    assert!(last > 20, "{last}");
+    assert_eq!(process.stop().1, 0, "{mode}");
+}
+
+/// Threads that work, and threads that wait in the kernel and have handlers: each step with one of the two.
 #[test]
 fn a_tool_may_be_killed_at_any_step() {
-    // One whose threads work, and one whose threads wait in the kernel and have handlers.
-    let binary = Binary::compile("busy.c", &[]);
-    for mode in ["", "bt"] {
-        let mut process = binary.start(&[&THREADS.to_string(), mode]);
-        let steps = (1..).find(|&step| kill(&process, step)).unwrap();
-        assert!(steps > 20, "{steps}");
-        assert_eq!(process.stop().1, 0, "{mode}");
-    }
+    kill_at_steps("", 1, 2);
+    kill_at_steps("bt", 2, 2);
 }
 
 #[test]
-fn the_first_tool_of_a_process_may_be_killed_at_any_step() {
-    // It has the most to make there.
+#[ignore = "the same with both at each step: make endurance"]
+fn many_tools_are_killed_at_any_step() {
+    kill_at_steps("", 1, 1);
+    kill_at_steps("bt", 1, 1);
+}
+
+/// Kills the first tool of a process, which has the most to make there, at every other step from `first` on.
+fn kill_first_tool(first: u64) {
     let binary = Binary::compile("busy.c", &[]);
-    for step in 1.. {
+    for step in (first..).step_by(2) {
         let mut process = binary.start(&[&THREADS.to_string()]);
         let is_last = kill(&process, step);
         assert_eq!(process.stop().1, 0, "step {step}");
@@ -178,6 +189,17 @@ fn the_first_tool_of_a_process_may_be_killed_at_any_step() {
             break;
         }
     }
+}
+
+/// Half of the steps each, at the same time.
+#[test]
+fn the_first_tool_of_a_process_may_be_killed_at_any_odd_step() {
+    kill_first_tool(1);
+}
+
+#[test]
+fn the_first_tool_of_a_process_may_be_killed_at_any_even_step() {
+    kill_first_tool(2);
 }
 
 #[test]
