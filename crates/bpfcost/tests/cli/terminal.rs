@@ -1,7 +1,13 @@
 //! Text of others never drives the terminal: names of processes, files and symbols, and the output of tools, servers and
 //! clients may hold escape sequences and line ends.
 
-use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
 
 use bpfcost_bpf::idle::Idle;
 
@@ -142,7 +148,7 @@ fn names_of_processes_drive_no_terminal() {
     let tool = Tool::new();
     // A process is named after its file.
     let file = tool.path(EVIL);
-    fs::copy("/bin/dd", &file).expect("a copy");
+    symlink("/bin/dd", &file).expect("a link");
     let mut load = Command::new(&file)
         .args(["if=/dev/zero", "of=/dev/null", "bs=1", "status=none"])
         .spawn()
