@@ -6,14 +6,20 @@ use std::{
     fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io,
-    os::unix::fs::{MetadataExt as _, symlink},
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::{
+            fs::{MetadataExt as _, symlink},
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant, SystemTime},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::process::getuid;
 use serde_json::json;
 
 use super::{Acceleration, GuestCommand, GuestSpec, initramfs, monitor::Monitor, program};
@@ -25,27 +31,15 @@ const LINK: &str = "snapshot";
 /// Maximum number of snapshots kept, of 150 to 260 MB each. Each is of one kernel, exact or not, with so many CPUs.
 const MAX_KEPT: usize = 12;
 
-/// Folder of the locks of those that are being made.
-const BEGUN: &str = "booting";
-
 /// The most time for which a guest waits for another one's snapshot. Then it boots: nothing is wrong but the time.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Held by the guest that boots to make a snapshot, so that others wait for it instead of booting too. It ends with the
-/// process at the latest.
+/// Held by the guest that boots to make a snapshot, so that others wait for it instead of booting too: a socket's name, which
+/// is free again when the process ends, however it does. Nothing is sent there.
 #[derive(Debug)]
 pub(crate) struct BootLock {
-    /// Locked; nothing is written there.
-    _file: File,
-    path: PathBuf,
-}
-
-impl Drop for BootLock {
-    fn drop(&mut self) {
-        // Before it is unlocked. Who waits for it finds the snapshot, or boots beside one that comes now.
-        let _ = fs::remove_file(&self.path);
-    }
+    _name: UnixDatagram,
 }
 
 /// The path of a guest's snapshot, whether it exists or not.
@@ -91,19 +85,20 @@ impl Snapshot {
 
     /// The right to make it, once no other guest is about to; `None` if it can't be had, or another one has made it.
     pub(crate) fn lock(&self, interrupt: &AtomicBool) -> Option<BootLock> {
-        let folder = self.0.parent()?.join(BEGUN);
-        fs::create_dir_all(&folder).ok()?;
-        let path = folder.join(self.0.file_name()?);
-        let file = File::create(&path).ok()?;
+        let mut hasher = DefaultHasher::new();
+        (&self.0, getuid().as_raw()).hash(&mut hasher);
+        let name = format!("bpfcost-guest-{:016x}", hasher.finish());
+        let name = SocketAddr::from_abstract_name(name).ok()?;
         let began = Instant::now();
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if interrupt.load(Ordering::Relaxed) || began.elapsed() > MAX_WAIT {
-                return None;
+        loop {
+            match UnixDatagram::bind_addr(&name) {
+                Ok(_name) => return (!self.0.exists()).then_some(BootLock { _name }),
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return None,
+                Err(_) if interrupt.load(Ordering::Relaxed) => return None,
+                Err(_) if began.elapsed() > MAX_WAIT => return None,
+                Err(_) => sleep(POLL),
             }
-            sleep(POLL);
         }
-        let lock = BootLock { _file: file, path };
-        (!self.0.exists()).then_some(lock)
     }
 
     /// QEMU's arguments to restore it; `None` where there is none.
@@ -215,7 +210,5 @@ mod tests {
             drop(third);
             assert!(!fourth.join().expect("it waited"));
         });
-        let left = fs::read_dir(folder.path().join(BEGUN)).expect("a folder");
-        assert_eq!(left.count(), 0);
     }
 }
