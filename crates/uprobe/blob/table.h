@@ -41,7 +41,7 @@ struct bucket {
 	u32 unused;
 };
 
-/* What becomes of spares. */
+/* Spares of all buckets: kept, or given to the free list. */
 enum {
 	KEPT,
 	TAKEN, /* some may be left */

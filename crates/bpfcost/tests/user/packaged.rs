@@ -24,55 +24,47 @@ struct Case {
     /// Number of rows that the tool prints of them meanwhile, and the first of all.
     rows: usize,
     row: &'static str,
-    /// What both ways print alike.
+    /// The part of the output that is the same in both ways.
     alike: fn(&[String], &str) -> Vec<String>,
     places: &'static str,
 }
 
+const BASHREADLINE: Case = Case {
+    command: "bashreadline",
+    process: loads::shell,
+    greeting: "TIME",
+    first: Some("echo first"),
+    lines: &["echo 1", "echo two  words", "echo 3"],
+    rows: 3,
+    row: "PID echo 1",
+    alike: |lines, pid| rows(lines, pid, |words| words.join(" ")),
+    places: "1 place,",
+};
+
+const GETHOSTLATENCY: Case = Case {
+    command: "gethostlatency -p PID",
+    process: loads::resolver,
+    greeting: "TIME",
+    first: None,
+    lines: &["localhost 300"],
+    rows: 300,
+    row: "PID python3 localhost",
+    alike: |lines, pid| rows(lines, pid, without_latency),
+    places: "6 places,",
+};
+
 const CASES: [Case; 6] = [
-    Case {
-        command: "bashreadline",
-        process: loads::shell,
-        greeting: "TIME",
-        first: Some("echo first"),
-        lines: &["echo 1", "echo two  words", "echo 3"],
-        rows: 3,
-        row: "PID echo 1",
-        alike: |lines, pid| rows(lines, pid, |words| words.join(" ")),
-        places: "1 place,",
-    },
+    BASHREADLINE,
     Case {
         command: "bpftrace -q -B line /usr/sbin/bashreadline.bt",
-        process: loads::shell,
-        greeting: "TIME",
-        first: Some("echo first"),
-        lines: &["echo 1", "echo two  words", "echo 3"],
-        rows: 3,
-        row: "PID echo 1",
-        alike: |lines, pid| rows(lines, pid, |words| words.join(" ")),
-        places: "1 place,",
+        ..BASHREADLINE
     },
-    Case {
-        command: "gethostlatency -p PID",
-        process: loads::resolver,
-        greeting: "TIME",
-        first: None,
-        lines: &["localhost 300"],
-        rows: 300,
-        row: "PID python3 localhost",
-        alike: |lines, pid| rows(lines, pid, without_latency),
-        places: "6 places,",
-    },
+    GETHOSTLATENCY,
     Case {
         command: "bpftrace -q -B line /usr/sbin/gethostlatency.bt",
-        process: loads::resolver,
-        greeting: "TIME",
-        first: None,
         lines: &["localhost 100"],
         rows: 100,
-        row: "PID python3 localhost",
-        alike: |lines, pid| rows(lines, pid, without_latency),
-        places: "6 places,",
+        ..GETHOSTLATENCY
     },
     Case {
         command: "javagc -p PID",
@@ -124,7 +116,7 @@ fn sum(lines: &[String]) -> u64 {
     counts.sum()
 }
 
-/// What a tool prints in a way of what the process does.
+/// A tool's output while the process works, in one way.
 fn printed(case: &Case, process: &mut Lines, way: Way) -> Vec<String> {
     let pid = process.id().to_string();
     let command = case.command.replace("PID", &pid);

@@ -351,7 +351,7 @@ impl CodeArea {
         Self::map(session, pid, near, 0, READ_WRITE, map)
     }
 
-    /// What is left of one.
+    /// The free rest of one.
     pub(super) fn from_range(range: Range<u64>) -> Self {
         CodeArea {
             next: range.start,

@@ -152,7 +152,7 @@ impl Jumps {
         &self.shared().vdso
     }
 
-    /// What is to be unmapped.
+    /// The memory to unmap.
     pub(super) fn mapped(&self) -> &Mapped {
         &self.shared().mapped
     }

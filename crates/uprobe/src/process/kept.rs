@@ -11,8 +11,8 @@ use super::{
     trampoline::{ENTRIES, KEY, STUB, Table},
 };
 
-/// Where the table of tables has what is left of memory for data, and where its entries begin: the address of a site, of
-/// the stubs and of the keys.
+/// Places in the table of tables: of the free rest of memory for data, and of the first entry, which has the addresses of a
+/// site, of the stubs and of the keys.
 const DATA: usize = 0;
 const FIRST: usize = 16;
 const ENTRY: usize = 24;

@@ -25,6 +25,22 @@ pub struct Mapping {
     pub name: String,
 }
 
+#[cfg(test)]
+impl Mapping {
+    /// One with code, for tests.
+    pub(super) fn for_test(start: u64, end: u64, name: &str) -> Self {
+        Mapping {
+            start,
+            end,
+            permissions: "r-xp".into(),
+            offset: 0,
+            device: "00:00".into(),
+            inode: 0,
+            name: name.into(),
+        }
+    }
+}
+
 impl Mapping {
     /// Returns whether the process may execute it.
     pub fn is_executable(&self) -> bool {

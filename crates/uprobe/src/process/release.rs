@@ -3,7 +3,7 @@
 //! The jumps are gone, so that no thread comes in any more. All threads are stopped, and looked at: their instruction pointers;
 //! and their stacks, on which a signal's frame has the address that its handler returns to. A number there that could be an
 //! address in a tool's memory keeps all of that tool's memory for another attempt; a thread in a probe keeps that of all tools.
-//! What is left after the last one stands in a table in the process, and the next tool tries again.
+//! A table in the process has the rest after the last attempt, and the next tool tries again.
 //!
 //! Stubs to which calls return ([`super::tail`]) stay, as does the guard ([`super::guard`]): their addresses may be kept
 //! anywhere. The stubs then return by themselves.
@@ -252,25 +252,13 @@ fn is_of_tools(range: &Range<u64>, all: &[Mapping]) -> bool {
 mod tests {
     use super::*;
 
-    fn mapping(start: u64, end: u64, name: &str) -> Mapping {
-        Mapping {
-            start,
-            end,
-            permissions: "r-xp".into(),
-            offset: 0,
-            device: "00:00".into(),
-            inode: 0,
-            name: name.into(),
-        }
-    }
-
     #[test]
     fn memory_that_the_process_has_mapped_since_is_not_a_tools() {
         let all = [
-            mapping(0x1000, 0x3000, ""),
-            mapping(0x3000, 0x4000, "anon_inode:bpf-map"),
-            mapping(0x4000, 0x5000, "/usr/lib/libc.so.6"),
-            mapping(0x5000, 0x6000, "[heap]"),
+            Mapping::for_test(0x1000, 0x3000, ""),
+            Mapping::for_test(0x3000, 0x4000, "anon_inode:bpf-map"),
+            Mapping::for_test(0x4000, 0x5000, "/usr/lib/libc.so.6"),
+            Mapping::for_test(0x5000, 0x6000, "[heap]"),
         ];
         assert!(is_of_tools(&(0x1000..0x4000), &all));
         assert!(!is_of_tools(&(0x1000..0x4001), &all));

@@ -118,7 +118,7 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
-    /// Where a function leaves by a jump, what returns to its code.
+    /// The stubs to which a function returns that leaves by a jump.
     pub(super) stubs: Option<Stubs>,
 }
 

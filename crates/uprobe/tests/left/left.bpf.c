@@ -50,14 +50,4 @@ static __always_inline int use(void)
 	return 0;
 }
 
-SEC("uprobe")
-int on_call(void *ctx)
-{
-	return use();
-}
-
-SEC("uretprobe")
-int on_return(void *ctx)
-{
-	return use();
-}
+#include "both_ends.h"

@@ -40,7 +40,7 @@ struct Size {
 }
 
 impl Size {
-    fn of(pid: i32) -> Self {
+    fn from_process(pid: i32) -> Self {
         let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
         let pages: Vec<u64> = statm
             .split_ascii_whitespace()
@@ -134,7 +134,7 @@ fn come_and_go(tools: usize, mut process: Target, begin: &str, name: &str) {
     let object = compile::bpf("tests/left/left.bpf.c");
     fs::write(&file, &object).unwrap();
     run(pid, name, &object);
-    let first = Size::of(pid);
+    let first = Size::from_process(pid);
     for tool in 1..tools {
         if tool % FOR_EACH_KILLED == 0 {
             kill(pid, name, &file, || ());
@@ -143,11 +143,11 @@ fn come_and_go(tools: usize, mut process: Target, begin: &str, name: &str) {
         }
     }
     // What threads were in when the last tool ended is unmapped by the next one.
-    let mut last = Size::of(pid);
+    let mut last = Size::from_process(pid);
     wait_until(|| {
         if !last.is_within(first) {
             run(pid, name, &object);
-            last = Size::of(pid);
+            last = Size::from_process(pid);
         }
         last.is_within(first)
     });

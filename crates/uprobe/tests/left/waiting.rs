@@ -7,9 +7,13 @@ use nix::{
     sys::signal::{Signal, kill as send},
     unistd::Pid,
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use tempfile::TempDir;
 
-/// How a tool ends.
+/// The two ends of a tool.
 #[derive(Clone, Copy)]
 enum End {
     Detached,
@@ -36,7 +40,7 @@ fn end_in_it(arguments: &[&str], file: &Path, end: End) {
     let object = fs::read(file).unwrap();
     let mut interrupted = 0;
     let mut until_in_code = |process: &mut Target| {
-        // Nearly always at once: the program takes much longer than the function.
+        // Soon: the program, or the code around it, takes longer than the function.
         wait_until(|| {
             interrupted = interrupt(process);
             let is_in_it = is_in_code(pid, interrupted);
@@ -74,14 +78,32 @@ fn end_in_it(arguments: &[&str], file: &Path, end: End) {
     assert_eq!(wrong, 0);
 }
 
+/// Compiles an object of this folder into a file.
+fn compiled(folder: &TempDir, name: &str) -> PathBuf {
+    let file = folder.path().join(format!("{name}.bpf.o"));
+    let source = format!("tests/left/{name}.bpf.c");
+    fs::write(&file, compile::bpf(&source)).unwrap();
+    file
+}
+
 #[test]
 fn code_that_a_thread_is_in_stays_until_the_next_tool_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("slow.bpf.o");
-    fs::write(&file, compile::bpf("tests/left/slow.bpf.c")).unwrap();
-    for arguments in [&[][..], &["alternate"]] {
+    let file = compiled(&folder, "slow");
+    for arguments in [&[][..], &["alternate"], &["leaves"]] {
         for end in [End::Detached, End::Killed] {
             end_in_it(arguments, &file, end);
         }
+    }
+}
+
+/// Before and behind the program, where no frame says that the thread is there. Each time it is one of these places, or the
+/// program.
+#[test]
+fn code_around_a_program_stays_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = compiled(&folder, "empty");
+    for _ in 0..8 {
+        end_in_it(&[], &file, End::Detached);
     }
 }

@@ -20,13 +20,13 @@
 #define UPROBE_MULTI 48
 /* Programs and maps that are closed again at once. */
 #define CLOSED	     100
-/* Where the arguments of a call, a file's path, instructions and keys are in the memory. */
+/* Places in the memory: arguments of a call, a file's path, instructions, keys. */
 #define ARGUMENTS    0
 #define PATH	     1024
 #define CODE	     2048
 #define WORDS	     3072
 
-/* What `struct perf_event_attr` and `union bpf_attr` have, as numbers: headers may be older. */
+/* Numbers of `struct perf_event_attr` and `union bpf_attr`: headers may be older. */
 struct several {
 	uint32_t program, target, kind, flags;
 	uint64_t path, offsets, semaphores, cookies;
@@ -312,7 +312,7 @@ static void check(void)
 	union bpf_attr *attr = (void *)(memory + ARGUMENTS);
 	uint64_t *value = (void *)(memory + WORDS + 128);
 
-	/* It may be full. */
+	/* A full one is no error. */
 	for (;;) {
 		prepare();
 		attr->map_fd = HASH;
@@ -370,7 +370,7 @@ int main(int count, char **arguments)
 			unanswered++;
 		else
 			bad++;
-		/* What it has made. */
+		/* The files that a call has made. */
 		syscall(SYS_close_range, FILES, ~0u, 0);
 	}
 	printf("%lu %lu %lu\n", good, bad, unanswered);

@@ -16,7 +16,7 @@
 
 #define WEIGHTS	     7
 /* Milliseconds of a look for records. */
-#define LOOK	     100
+#define POLL_MS	     100
 /* BPF_TRACE_UPROBE_MULTI, which older headers lack. */
 #define UPROBE_MULTI 48
 
@@ -215,9 +215,9 @@ int main(int argc, char **argv)
 		/* Until there are so many. */
 		if (!strncmp(line, "poll ", 5)) {
 			while (samples < atoi(line + 5))
-				perf_buffer__poll(perf, LOOK);
+				perf_buffer__poll(perf, POLL_MS);
 			while (records < atoi(line + 5))
-				ring_buffer__poll(ring, LOOK);
+				ring_buffer__poll(ring, POLL_MS);
 			printf("polled\n");
 		}
 		if (!strcmp(line, "dump\n")) {

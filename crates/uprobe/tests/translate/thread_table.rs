@@ -23,7 +23,7 @@ const MISSING: i64 = -2;
 const LIMIT: usize = 16;
 const THREAD: usize = 24;
 const VALUES: usize = 4096;
-/// How far the control page is from that address: what the frame has above it, and three levels.
+/// Distance of the control page from that address: a frame, and three levels.
 const LIMIT_BELOW: u64 = 512 + 3 * (80 << 10);
 /// Memory of a thread that is not zero.
 const GARBAGE: u64 = 0x5555_5555_5555_5555;

@@ -60,23 +60,11 @@ fn gaps(all: &[Mapping], heap: Option<u64>, near: u64, size: u64) -> Vec<u64> {
 mod tests {
     use super::{super::CODE, *};
 
-    fn mapping(start: u64, end: u64, name: &str) -> Mapping {
-        Mapping {
-            start,
-            end,
-            permissions: "r-xp".into(),
-            offset: 0,
-            device: "00:00".into(),
-            inode: 0,
-            name: name.into(),
-        }
-    }
-
     #[test]
     fn the_nearest_gap_comes_first_and_none_out_of_reach() {
         let all = [
-            mapping(0x40_0000, 0x50_0000, "/a"),
-            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
+            Mapping::for_test(0x40_0000, 0x50_0000, "/a"),
+            Mapping::for_test(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
         ];
         let found = gaps(&all, None, 0x41_0000, CODE);
         assert_eq!(found[0], 0x40_0000 - CODE - DISTANCE);
@@ -87,9 +75,9 @@ mod tests {
     #[test]
     fn a_heap_keeps_room_to_grow() {
         let all = [
-            mapping(0x1_0000, 0x50_0000, "/a"),
-            mapping(0x50_0000, 0x60_0000, "[heap]"),
-            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
+            Mapping::for_test(0x1_0000, 0x50_0000, "/a"),
+            Mapping::for_test(0x50_0000, 0x60_0000, "[heap]"),
+            Mapping::for_test(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
         ];
         let found = gaps(&all, None, 0x41_0000, CODE);
         assert_eq!(found, [0x41_0000 + REACH - CODE - DISTANCE]);
@@ -98,8 +86,8 @@ mod tests {
     #[test]
     fn a_heap_that_is_not_there_yet_has_room_too() {
         let all = [
-            mapping(0x1_0000, 0x50_0000, "/a"),
-            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
+            Mapping::for_test(0x1_0000, 0x50_0000, "/a"),
+            Mapping::for_test(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
         ];
         let found = gaps(&all, Some(0x50_0000), 0x41_0000, CODE);
         assert_eq!(found, [0x41_0000 + REACH - CODE - DISTANCE]);
@@ -111,8 +99,8 @@ mod tests {
     #[test]
     fn a_gap_that_is_too_small_is_none() {
         let all = [
-            mapping(0x1_0000, 0x50_0000, "/a"),
-            mapping(0x50_1000, 0x50_0000_0000, "/b"),
+            Mapping::for_test(0x1_0000, 0x50_0000, "/a"),
+            Mapping::for_test(0x50_1000, 0x50_0000_0000, "/b"),
         ];
         assert!(gaps(&all, None, 0x41_0000, CODE).is_empty());
     }
