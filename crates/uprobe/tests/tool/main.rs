@@ -357,6 +357,23 @@ fn calls_of_32_bits_fail() {
     );
 }
 
+/// A control group's processes are not known, and a session's program runs twice a call.
+#[test]
+fn uprobes_that_can_not_run_in_user_space_do_not_run_in_the_kernel() {
+    if !require::host() {
+        return;
+    }
+    let calls = Binary::compile("past_user_space.c", &[]);
+    let mut command = Command::new(calls.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running::in_user_space(command, None);
+    assert_eq!([running.line(), running.line()], ["95", "95"]);
+    let end = running.end().unwrap();
+    assert_eq!(end.code, Some(0));
+    let refused = (end.counts.calls_refused, end.counts.refused);
+    assert_eq!(refused, (1, 1), "{:?}", end.events);
+}
+
 #[test]
 fn what_is_no_tool_is_an_error() {
     let start = |name: &str| {
