@@ -65,7 +65,11 @@ fn end_in_it(arguments: &[&str], file: &Path, end: End) {
     };
     for _ in 0..200 {
         wait_until(|| !is_traced());
-        assert!(is_in_code(pid, interrupted), "the thread is in it");
+        let is_killed = matches!(end, End::Killed);
+        assert!(
+            is_in_code(pid, interrupted),
+            "the thread is in it: {arguments:?}, killed: {is_killed}, {interrupted:#x}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     process.send("go");

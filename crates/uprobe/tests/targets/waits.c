@@ -1,6 +1,7 @@
 /* Calls a function without end and checks what it returns. SIGUSR1 has a handler: it prints the address that it has
- * interrupted, and waits for a line on stdin; on an alternate stack with the argument "alternate", and with "leaves" on
- * yet another one, as a thread of a program's own making would. After "stop" it ends, and prints "CALLS WRONG".
+ * interrupted, and waits for a line on stdin; with the argument "alternate" on an alternate stack, and with "leaves" on
+ * yet another one, as a thread of a program's own making would. With that, the address is 0 if it is not of a program's
+ * frame. After "stop" it ends, and prints "CALLS WRONG".
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -16,6 +17,8 @@ static volatile int stop;
 static int leaves;
 static ucontext_t handler, elsewhere;
 static void *other_stack;
+/* An address on main's stack, above all that it calls. */
+static long long main_stack;
 
 __attribute__((noinline, noclone, used)) unsigned long work(unsigned long a, unsigned long b)
 {
@@ -37,8 +40,10 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 {
 	ucontext_t *interrupted = context;
 	char line[64] = "";
-	int length =
-		snprintf(line, sizeof(line), "%llx\n", interrupted->uc_mcontext.gregs[REG_RIP]);
+	long long *registers = interrupted->uc_mcontext.gregs;
+	/* Around a program's frame a thread is on its own stack, and who leaves from there is not seen. */
+	int is_seen = !leaves || (unsigned long)(main_stack - registers[REG_RSP]) > STACK;
+	int length = snprintf(line, sizeof(line), "%llx\n", is_seen ? registers[REG_RIP] : 0);
 
 	(void)signal;
 	(void)info;
@@ -63,6 +68,7 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 	unsigned long calls = 0, wrong = 0;
 
+	main_stack = (long long)__builtin_frame_address(0);
 	leaves = argc > 1 && !strcmp(argv[1], "leaves");
 	if (argc > 1) {
 		sigaltstack(&alternate, NULL);
