@@ -24,6 +24,7 @@ mod program;
 mod qemu;
 mod snapshot;
 mod spec;
+mod state_clock;
 mod tools;
 mod tracer;
 mod vm;

@@ -68,6 +68,11 @@ impl GuestWait {
         }
     }
 
+    /// The QEMU that is waited for.
+    pub fn qemu(&self) -> u32 {
+        self.qemu
+    }
+
     /// Returns how long the wait was, in words, once it is longer than `limit`.
     pub fn over(&mut self, limit: GuestLimit) -> Option<String> {
         if self.begun.elapsed() < SHORT_WAIT {

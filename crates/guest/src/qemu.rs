@@ -83,6 +83,11 @@ impl Qemu {
         Monitor::connect(folder, id, interrupt, || !matches!(self.end(), Ok(None)))
     }
 
+    /// The flag that ends every wait for it.
+    pub(crate) fn interrupt(&self) -> &Arc<AtomicBool> {
+        &self.interrupt
+    }
+
     /// QEMU's number as a process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
@@ -113,12 +118,16 @@ impl Qemu {
             }
         }
     }
+
+    /// Ends it. Nothing in the guest is worth an orderly shutdown: its file system is this machine's, read-only.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Nothing in the guest is worth an orderly shutdown: its file system is this machine's, read-only.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.kill();
     }
 }

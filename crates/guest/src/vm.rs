@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Console, GuestError, GuestSpec, Monitor, Tools,
-    command::INITRAMFS,
+    command::{BOOT_SHIFT, INITRAMFS},
     first::{NOW, READY},
     initramfs,
     qemu::Qemu,
@@ -26,10 +26,24 @@ pub struct Vm {
     console: Console,
     /// True if the guest was released to go on from the point where it waits for the host.
     released: bool,
-    /// The file to save its state to at that point, if any, and the right to.
-    snapshot: Option<Snapshot>,
-    booting: Option<BootLock>,
+    first_boot: Option<FirstBoot>,
     emulator: String,
+}
+
+/// The boot of a guest whose state is to be saved.
+#[derive(Debug)]
+struct FirstBoot {
+    snapshot: Snapshot,
+    /// While it is held, others wait for the state.
+    _lock: Option<BootLock>,
+    counting: Option<Counting>,
+}
+
+/// A guest that counts boots with another clock, in a QEMU of its own: how it goes on, or begins again.
+#[derive(Debug)]
+struct Counting {
+    spec: GuestSpec,
+    args: Vec<String>,
 }
 
 impl Vm {
@@ -48,6 +62,7 @@ impl Vm {
         )
         .map_err(GuestError::io("writing to the guest's folder"))?;
         let mut composed = spec.compose(tools, folder);
+        let boot_args = composed.boot_args();
         let snapshot = Snapshot::for_guest(spec, &composed, folder);
         if spec.traced {
             // A guest goes on from a state saved without it.
@@ -57,23 +72,38 @@ impl Vm {
         }
         let resume = || Qemu::resume(snapshot.as_ref()?, &composed.args, folder, interrupt);
         let mut resumed = resume();
-        let mut booting = None;
+        let mut lock = None;
         if resumed.is_none() {
-            booting = snapshot.as_ref().and_then(|kept| kept.lock(interrupt));
-            if booting.is_none() {
+            lock = snapshot.as_ref().and_then(|kept| kept.lock(interrupt));
+            if lock.is_none() {
                 resumed = resume();
             }
         }
         let mut console = Console::default();
         let released = resumed.is_some();
-        let qemu = match resumed {
-            Some(qemu) => {
+        let mut first_boot = None;
+        let qemu = match (resumed, snapshot) {
+            (Some(qemu), _) => {
                 console.feed(format!("{READY}, at another time\n").as_bytes());
                 qemu
             }
-            None => {
-                initramfs::write(spec, folder)?;
-                Qemu::start(&composed.args, folder, interrupt)?
+            (None, None) => boot(spec, &composed.args, folder, interrupt)?,
+            (None, Some(snapshot)) => {
+                let qemu = boot(
+                    spec,
+                    boot_args.as_ref().unwrap_or(&composed.args),
+                    folder,
+                    interrupt,
+                )?;
+                first_boot = Some(FirstBoot {
+                    snapshot,
+                    _lock: lock,
+                    counting: boot_args.map(|_| Counting {
+                        spec: spec.clone(),
+                        args: composed.args,
+                    }),
+                });
+                qemu
             }
         };
         Ok(Vm {
@@ -81,8 +111,7 @@ impl Vm {
             folder: folder.to_owned(),
             console,
             released,
-            snapshot,
-            booting,
+            first_boot,
             emulator: composed.emulator,
         })
     }
@@ -92,7 +121,7 @@ impl Vm {
         &self.emulator
     }
 
-    /// QEMU's number as a process.
+    /// QEMU's number as a process: another one once a guest that counts has booted, if its state is saved.
     pub fn id(&self) -> u32 {
         self.qemu.id()
     }
@@ -113,22 +142,55 @@ impl Vm {
     }
 
     /// Reads the console. Lets the guest go on once it waits for the host, and saves its state before.
-    pub fn read_console(&mut self) {
+    pub fn read_console(&mut self) -> Result<(), GuestError> {
         self.qemu.read(&mut self.console);
         let ready = |line: &String| line.contains(READY);
         if self.released || !self.console.lines().iter().any(ready) {
-            return;
+            return Ok(());
         }
-        // Where it can't be kept, or can't go on, that is seen soon enough: the next one boots, or this one is silent.
-        if let Some(snapshot) = self.snapshot.take()
-            && let Ok(mut monitor) = self.qemu.monitor(&self.folder)
-        {
-            let _ = snapshot.take(&mut monitor, &self.folder);
+        if let Some(first_boot) = self.first_boot.take() {
+            // Where it can't be kept, or can't go on, that is seen soon enough: the next one boots, or this one is silent.
+            let shift = first_boot.counting.as_ref().map(|_| BOOT_SHIFT);
+            if let Ok(mut monitor) = self.qemu.monitor(&self.folder) {
+                let _ = first_boot.snapshot.take(&mut monitor, &self.folder, shift);
+            }
+            if let Some(counting) = first_boot.counting {
+                return self.count(&first_boot.snapshot, &counting);
+            }
         }
-        self.booting = None;
         // It was unpacked.
         let _ = fs::remove_file(self.folder.join(INITRAMFS));
         let _ = self.qemu.release();
         self.released = true;
+        Ok(())
     }
+
+    /// Goes on with the clock that counts, from the state that was saved; boots with it where there is none.
+    fn count(&mut self, snapshot: &Snapshot, counting: &Counting) -> Result<(), GuestError> {
+        self.qemu.kill();
+        let interrupt = Arc::clone(self.qemu.interrupt());
+        let Counting { spec, args } = counting;
+        match Qemu::resume(snapshot, args, &self.folder, &interrupt) {
+            Some(qemu) => {
+                self.qemu = qemu;
+                self.released = true;
+            }
+            None => {
+                self.qemu = boot(spec, args, &self.folder, &interrupt)?;
+                self.console = Console::default();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts QEMU with a guest that boots.
+fn boot(
+    spec: &GuestSpec,
+    args: &[String],
+    folder: &Path,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Qemu, GuestError> {
+    initramfs::write(spec, folder)?;
+    Qemu::start(args, folder, interrupt)
 }

@@ -102,7 +102,7 @@ impl Guest {
         if self.unread.is_empty() {
             // Asked before the stream is read, so that the last words of one that ends are heard.
             let ended = self.vm.end().map_err(GuestError::io("waiting for QEMU"))?;
-            self.vm.read_console();
+            self.vm.read_console()?;
             self.unread.extend(self.tail.read()?);
             if self.unread.is_empty() {
                 return self.silent(ended).map(|()| None);
@@ -178,7 +178,7 @@ impl Guest {
     fn silent(&mut self, ended: Option<ExitStatus>) -> Result<(), GuestError> {
         if let Some(status) = ended {
             // The last output may still be in the pipe.
-            self.vm.read_console();
+            self.vm.read_console()?;
             if status.signal() == Some(Signal::KILL.as_raw()) {
                 return Err(GuestError::killed(&self.kernel));
             }
@@ -200,6 +200,8 @@ impl Guest {
             (self.boot, "has not booted within")
         };
         let id = self.vm.id();
+        // Another QEMU has taken over: it waits for that one, from now on.
+        self.wait.take_if(|wait| wait.qemu() != id);
         let wait = self.wait.get_or_insert_with(|| GuestWait::begin(id));
         match wait.over(limit) {
             Some(time) => Err(self.dead(format!("{what} {time}"))),
@@ -209,7 +211,7 @@ impl Guest {
 
     /// The program inside ended without a word.
     fn gone(&mut self, code: i32) -> GuestError {
-        self.vm.read_console();
+        let _ = self.vm.read_console();
         self.dead(match code {
             // 128 + SIGKILL, as shells have it: in a guest only the kernel kills.
             137 => "killed the measuring program".to_owned(),
