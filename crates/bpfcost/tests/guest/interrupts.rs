@@ -2,7 +2,7 @@
 
 use bpfcost_record::Status;
 
-use crate::{require, stack::record};
+use crate::{kept, require, tool::Tool, visit::says_of_epochs};
 
 /// Places whose stacks cross interrupts, exceptions and the stacks of tasks.
 const PLACES: [&str; 4] = [
@@ -25,7 +25,11 @@ fn stacks_of_interrupts_faults_and_threads_are_those_of_the_helper() {
     let disk = ["none/block_rq_issue", "block_rq_issue/frames"];
     let mut cases: Vec<&str> = cases.iter().map(String::as_str).collect();
     cases.extend(disk);
-    let record = record(&format!("run stack-places --on vm:{kernel}"), &cases);
+    let tool = Tool::new();
+    let globs: String = cases.iter().map(|glob| format!(" --case {glob}")).collect();
+    let line = format!("run stack-places{globs} --on vm:{kernel} --quick");
+    says_of_epochs(&tool, &line, 2);
+    let record = kept::record(&tool);
     for name in disk {
         let case = record.case(name).expect("a case");
         assert_eq!(

@@ -3,12 +3,7 @@
 
 use bpfcost_record::CaseRecord;
 
-use crate::{
-    kept::valid_record,
-    require,
-    tool::Tool,
-    visit::{Visit, assert_nothing_left},
-};
+use crate::{kept::valid_record, require, tool::Tool, visit::says_of_epochs};
 
 /// Returns true if iperf3 is there; a guest has the programs of its host.
 fn able() -> bool {
@@ -47,12 +42,7 @@ fn probes_in_a_guest_see_each_datagram() {
         "run iperf3 --on vm:{kernel} --quick --case {}",
         cases.join(" --case ")
     );
-    let mut visit = Visit::start(&tool, &line, "{}");
-    visit.until(|journal| journal.contains("\n{\"epoch-finished\""));
-    visit.signal("INT");
-    let said = visit.end();
-    assert_nothing_left(&tool);
-    assert_eq!(said.code, Some(130), "{said:?}");
+    let said = says_of_epochs(&tool, &line, 1);
     let record = valid_record(&tool);
     assert_eq!(record.cases.len(), cases.len(), "{said:?}");
     for case in &record.cases {

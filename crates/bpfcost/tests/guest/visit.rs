@@ -131,6 +131,19 @@ pub(crate) fn says(tool: &Tool, line: &str, hooks: &str) -> Said {
     said
 }
 
+/// Runs it until all cases were loaded and measured so many times, interrupts it, and looks at what it leaves. All trials are
+/// checked, and the ten epochs of intervals would only take longer.
+#[track_caller]
+pub(crate) fn says_of_epochs(tool: &Tool, line: &str, epochs: usize) -> Said {
+    let mut visit = Visit::start(tool, line, "{}");
+    visit.until(|journal| journal.matches("\n{\"epoch-finished\"").count() >= epochs);
+    visit.signal("INT");
+    let said = visit.end();
+    assert_nothing_left(tool);
+    assert_eq!(said.code, Some(130), "{said:?}");
+    said
+}
+
 /// A run that ends with exit code 4 and all of `words`, and leaves nothing, not even a journal.
 #[track_caller]
 pub(crate) fn refused(tool: &Tool, line: &str, hooks: &str, words: &[&str]) -> Said {
