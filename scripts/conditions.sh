@@ -49,6 +49,11 @@ for tracefs in /sys/kernel/tracing /sys/kernel/debug/tracing; do
     fi
 done
 
+# Most tests in these wait, for servers and for the ends of runs.
+case ${1##*/} in
+cli-* | overhead-*) [ -z "${RUST_TEST_THREADS-}" ] || export RUST_TEST_THREADS=$((2 * RUST_TEST_THREADS)) ;;
+esac
+
 # Ctrl-C is the program's to answer; then what was changed is put back.
 trap : INT TERM
 "$@"
